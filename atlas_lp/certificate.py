@@ -1,0 +1,209 @@
+"""HiGHS as an independent witness: the dual side of DESIGN section 5.
+
+The LP of a graph: minimise T subject to ``t_v >= t_u + w_uv(L, G)`` for every edge and ``T >= t_v`` for every
+vertex without out-edges; L and G are columns fixed at the point.  The tree of tight in-edges of a longest
+path is a basis of it, so HiGHS has to confirm optimality with zero pivots, and its reduced costs of L and G
+are the slopes.  This module is the only one that imports highspy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from atlas_lp.errors import SolveError
+from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, Longest, Point
+
+MAX_ROW_POINTS = 6_000_000
+"""Rows times points that are certified by default; beyond it fewer points, beyond one point none."""
+
+MAX_RELATIVE_DIFFERENCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an independent LP solver said of an envelope.
+
+    *status* is ``optimal`` or ``skipped: <reason>``; *points* were solved, with *pivots* simplex iterations in
+    all; *largest_relative_difference* compares objectives with the longest path.
+    """
+
+    solver: str
+    status: str
+    points: int
+    pivots: int
+    largest_relative_difference: float
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields as a plain dict."""
+        return asdict(self)
+
+
+@contextmanager
+def _banner_hidden() -> Iterator[None]:
+    """Hide what highspy prints to file descriptor 1 while its solver object is made."""
+    libc = ctypes.CDLL(None)
+    saved, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 1)
+        yield
+        libc.fflush(None)
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(null)
+
+
+@lru_cache(maxsize=1)
+def _solver() -> Any:
+    """Return one HiGHS object for the process: serial dual simplex, no presolve."""
+    import highspy
+
+    with _banner_hidden():
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+    for option, value in (
+        ("presolve", "off"),
+        ("solver", "simplex"),
+        ("simplex_strategy", 1),
+        ("parallel", "off"),
+        ("threads", 1),
+        ("simplex_scale_strategy", 0),
+    ):
+        solver.setOptionValue(option, value)
+    return solver
+
+
+class LongestPathLP:
+    """The LP of one graph inside HiGHS; columns are the V vertices, then T, L, G."""
+
+    def __init__(self, evaluator: Evaluator, largest_ns: float) -> None:
+        self.evaluator = evaluator
+        graph = evaluator.graph
+        # A power of two that brings times near 2**14, where the solver's absolute tolerances are harmless.
+        self.unit = 2.0 ** (14 - np.ceil(np.log2(max(largest_ns, 1.0))))
+        has_out = np.zeros(graph.vertices, dtype=bool)
+        has_out[graph.source] = True
+        self.sinks = np.flatnonzero(~has_out)
+        self.solver = _solver()
+        self.solver.passModel(self._model())
+
+    def _model(self) -> Any:
+        """One row per edge, then one per sink, as a row-wise matrix."""
+        import highspy
+
+        graph = self.evaluator.graph
+        v, e, s = graph.vertices, graph.edges, len(self.sinks)
+        columns = np.array(
+            [float(self.evaluator.theta[c]) if c not in ("messages", "bytes") else 0.0 for c in self._names()]
+        )
+        constant = (graph.costs @ columns)[graph.cost] * self.unit
+        slopes = graph.costs[:, [MESSAGES, BYTES]][graph.cost] * self.unit
+        target = np.repeat(np.arange(v), np.diff(graph.in_start))
+        index = np.empty((e, 4), dtype=np.int32)
+        index[:, 0], index[:, 1], index[:, 2], index[:, 3] = target, graph.source, v + 1, v + 2
+        value = np.empty((e, 4))
+        value[:, 0], value[:, 1], value[:, 2:] = 1.0, -1.0, -slopes
+        sink_index = np.stack([np.full(s, v), self.sinks], axis=1).astype(np.int32)
+        # Entries that are zero must not be in the matrix.
+        present = np.concatenate([(value != 0).ravel(), np.ones(2 * s, dtype=bool)])
+        length = np.concatenate([(value != 0).sum(axis=1), np.full(s, 2)])
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = v + 3, e + s
+        lp.col_cost_ = np.eye(1, v + 3, v).ravel()
+        lp.col_lower_ = np.zeros(v + 3)
+        lp.col_upper_ = np.concatenate([[0.0], np.full(v + 2, highspy.kHighsInf)])
+        lp.row_lower_ = np.concatenate([constant, np.zeros(s)])
+        lp.row_upper_ = np.full(e + s, highspy.kHighsInf)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
+        lp.a_matrix_.index_ = np.concatenate([index.ravel(), sink_index.ravel()])[present]
+        lp.a_matrix_.value_ = np.concatenate([value.ravel(), np.tile([1.0, -1.0], s)])[present]
+        return lp
+
+    @staticmethod
+    def _names() -> tuple[str, ...]:
+        from atlas_lp.goal.event_graph import COMPONENTS
+
+        return COMPONENTS
+
+    def _basis(self, longest: Longest) -> Any:
+        """Columns with a tight in-edge and T are basic; so are the rows that are not tight."""
+        import highspy
+
+        lower, basic = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kBasic
+        v = self.evaluator.graph.vertices
+        rows = [basic] * (self.evaluator.graph.edges + len(self.sinks))
+        for edge in longest.tight[1:].tolist():
+            rows[edge] = lower
+        end = int(np.searchsorted(self.sinks, longest.end))
+        rows[self.evaluator.graph.edges + end] = lower
+        basis = highspy.HighsBasis()
+        basis.valid = True
+        basis.col_status = [lower, *([basic] * v), lower, lower]
+        basis.row_status = rows
+        return basis
+
+    def solve(self, where: Point, longest: Longest) -> tuple[float, float, float, int]:
+        """Solve at *where* from the basis of *longest*: T in ns, both reduced costs, and pivots needed.
+
+        Raises :class:`~atlas_lp.errors.SolveError` when HiGHS does not end with an optimum.
+        """
+        import highspy
+
+        v = self.evaluator.graph.vertices
+        x, y, w = where
+        self.solver.changeColBounds(v + 1, x / w, x / w)
+        self.solver.changeColBounds(v + 2, y / w, y / w)
+        self.solver.setBasis(self._basis(longest))
+        self.solver.run()
+        status = self.solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise SolveError(f"HiGHS ended with {self.solver.modelStatusToString(status)} instead of an optimum")
+        info = self.solver.getInfo()
+        dual = np.asarray(self.solver.getSolution().col_dual)
+        return (
+            info.objective_function_value / self.unit,
+            float(dual[v + 1]) / self.unit,
+            float(dual[v + 2]) / self.unit,
+            int(info.simplex_iteration_count),
+        )
+
+
+def certify(evaluator: Evaluator, points: Sequence[Point], max_row_points: int = MAX_ROW_POINTS) -> Certificate:
+    """Solve the LP at *points* with HiGHS and compare with the longest path.
+
+    When rows x points exceed *max_row_points*, only the first points are solved, or none; the status says so.
+    Raises :class:`~atlas_lp.errors.SolveError` for a relative difference above 1e-9.
+    """
+    import highspy
+
+    solver_name = f"HiGHS {highspy.Highs.version(_solver())}"
+    rows = evaluator.graph.edges + 1
+    affordable = max_row_points // rows
+    if affordable == 0:
+        reason = f"skipped: {rows} rows are more than the limit of {max_row_points}"
+        return Certificate(solver_name, reason, 0, 0, 0.0)
+    chosen = list(dict.fromkeys(points))[:affordable]
+    found = [evaluator.at(where) for where in chosen]
+    lp = LongestPathLP(evaluator, max(float(longest.time_ns) for longest in found))
+    largest, pivots = 0.0, 0
+    for where, longest in zip(chosen, found, strict=True):
+        objective, _, _, count = lp.solve(where, longest)
+        exact = float(longest.time_ns)
+        difference = abs(objective - exact) / max(abs(exact), 1.0)
+        if difference > MAX_RELATIVE_DIFFERENCE:
+            x, y, w = where
+            raise SolveError(
+                f"HiGHS says T = {objective} ns at L = {x / w} ns, G = {y / w} ns/B; "
+                f"the longest path says {exact} ns"
+            )
+        largest, pivots = max(largest, float(difference)), pivots + count
+    return Certificate(solver_name, "optimal", len(chosen), pivots, largest)

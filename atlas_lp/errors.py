@@ -1,0 +1,77 @@
+"""The tree of errors: everything atlas-lp refuses to do, and the exit code it means.
+
+::
+
+    AtlasError (2)                  base: what, where, how to fix, in one line
+    ├── InputError                  an argument or a file that cannot be used as it is
+    │   ├── UnitError               a quantity that cannot be read (``4 bananas``)
+    │   ├── FabricError             a fabric file with a missing or impossible value
+    │   ├── TraceError              a trace that is not one, is cut, or lacks what is needed
+    │   │   ├── NoNcclError         a readable trace without NCCL operations
+    │   │   └── MismatchError       ranks disagree on what they did together
+    │   ├── GoalError               GOAL text: syntax, unknown label, unmatched message
+    │   │   └── CycleError          a graph that is no DAG; the cycle is named
+    │   └── UnsupportedError        understood, but no schedule or rule exists for it
+    ├── CacheError                  an entry of the cache that is damaged or not writable
+    ├── SolveError                  the LP solver disagrees with the longest path
+    └── ThresholdError (1)          a threshold given by the user is exceeded
+
+The library raises these and nothing else for bad input; it never prints and never exits. The
+command line turns the message into one line on stderr and ``exit_code`` into the exit code.
+"""
+
+
+class AtlasError(Exception):
+    """Base of all errors; the message says what, where and how to fix it."""
+
+    exit_code = 2
+
+
+class InputError(AtlasError):
+    """An argument or a file cannot be used as it is."""
+
+
+class UnitError(InputError):
+    """A quantity with an unknown unit, a wrong sign or no number."""
+
+
+class FabricError(InputError):
+    """A fabric description lacks a value or holds an impossible one."""
+
+
+class TraceError(InputError):
+    """A trace file is unreadable, cut, or lacks a table or column that is needed."""
+
+
+class NoNcclError(TraceError):
+    """The trace is readable but holds no NCCL operations."""
+
+
+class MismatchError(TraceError):
+    """Ranks of one communicator disagree on the operations they did together."""
+
+
+class GoalError(InputError):
+    """GOAL text or a schedule is malformed."""
+
+
+class CycleError(GoalError):
+    """A dependency graph has a cycle; the message names it."""
+
+
+class UnsupportedError(InputError):
+    """The request is understood, but there is no schedule or rule for it."""
+
+
+class CacheError(AtlasError):
+    """A cache entry is damaged, or the cache folder cannot be written."""
+
+
+class SolveError(AtlasError):
+    """The LP solver and the longest path disagree: a defect, never a property of the input."""
+
+
+class ThresholdError(AtlasError):
+    """A threshold given by the user is exceeded."""
+
+    exit_code = 1

@@ -1,0 +1,225 @@
+"""Exact longest paths of an event graph at a rational point (L, G): the primal side of DESIGN section 5.
+
+Every edge weight is an integer after multiplication by a common denominator, so values, ties and path
+vectors are exact.  Sums that fit 62 bits run on plain 64-bit integers; larger ones on two limbs of 58
+bits.  Both loops are one pass over the in-edges, O(V + E).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from atlas_lp.errors import UnsupportedError
+from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
+
+PathVector = tuple[int, ...]
+"""Integer cost of one path, one entry per :data:`~atlas_lp.goal.event_graph.COMPONENTS`."""
+
+Plane = tuple[int, int, int]
+"""T as (c, m, b): scaled T = c + m L + b G."""
+
+Point = tuple[int, int, int]
+"""A point (L, G) = (X / W, Y / W) in homogeneous integers (X, Y, W) with W > 0 and no common divisor."""
+
+MESSAGES, BYTES = COMPONENTS.index("messages"), COMPONENTS.index("bytes")
+
+_WORD_BITS = 62
+_LIMB_BITS = 58
+_DIGIT_BITS = 29
+
+Ints = NDArray[np.int64]
+Small = NDArray[np.int32]
+
+
+def point(latency_ns: Fraction, gap_ns_per_byte: Fraction) -> Point:
+    """Return (L, G) as a :data:`Point`."""
+    latency, gap = Fraction(latency_ns), Fraction(gap_ns_per_byte)
+    w = lcm(latency.denominator, gap.denominator)
+    return int(latency * w), int(gap * w), w
+
+
+def reduced(x: int, y: int, w: int) -> Point:
+    """Return homogeneous coordinates in lowest terms."""
+    divisor = gcd(x, y, w)
+    return x // divisor, y // divisor, w // divisor
+
+
+@njit(cache=True)
+def _longest_one(in_start: Ints, source: Small, cost: Small, weight: Ints) -> tuple[Ints, Small]:
+    """Latest time of every vertex and the first in-edge that attains it."""
+    vertices = len(in_start) - 1
+    time = np.zeros(vertices, np.int64)
+    tight = np.full(vertices, -1, np.int32)
+    for vertex in range(1, vertices):
+        best = np.int64(-1)
+        for edge in range(in_start[vertex], in_start[vertex + 1]):
+            candidate = time[source[edge]] + weight[cost[edge]]
+            if candidate > best:
+                best = candidate
+                tight[vertex] = edge
+        time[vertex] = best
+    return time, tight
+
+
+@njit(cache=True)
+def _longest_two(
+    in_start: Ints, source: Small, cost: Small, high: Ints, low: Ints
+) -> tuple[Ints, Ints, Small]:
+    """Return what :func:`_longest_one` does, for times ``high * 2**58 + low``."""
+    vertices = len(in_start) - 1
+    mask = (np.int64(1) << 58) - 1
+    time_high = np.zeros(vertices, np.int64)
+    time_low = np.zeros(vertices, np.int64)
+    tight = np.full(vertices, -1, np.int32)
+    for vertex in range(1, vertices):
+        best_high = np.int64(-1)
+        best_low = np.int64(0)
+        for edge in range(in_start[vertex], in_start[vertex + 1]):
+            u = source[edge]
+            k = cost[edge]
+            candidate_low = time_low[u] + low[k]
+            candidate_high = time_high[u] + high[k] + (candidate_low >> 58)
+            candidate_low &= mask
+            if candidate_high > best_high or (candidate_high == best_high and candidate_low > best_low):
+                best_high = candidate_high
+                best_low = candidate_low
+                tight[vertex] = edge
+        time_high[vertex] = best_high
+        time_low[vertex] = best_low
+    return time_high, time_low, tight
+
+
+@njit(cache=True)
+def _multiply(columns: Ints, digits: Ints, high: Ints, low: Ints) -> None:
+    """Limbs of ``sum over j of columns[k, j] * multiplier[j]``; multipliers as digits of 29 bits."""
+    mask = (np.int64(1) << 29) - 1
+    total = np.zeros(8, np.int64)
+    for k in range(len(columns)):
+        total[:] = 0
+        for j in range(columns.shape[1]):
+            value = columns[k, j]
+            place = 0
+            while value > 0:
+                digit = value & mask
+                for t in range(4):
+                    total[place + t] += digit * digits[j, t]
+                value >>= 29
+                place += 1
+            carry = np.int64(0)
+            for t in range(8):
+                carry += total[t]
+                total[t] = carry & mask
+                carry >>= 29
+        low[k] = total[0] | (total[1] << 29)
+        high[k] = total[2] | (total[3] << 29)
+
+
+@njit(cache=True)
+def _count_path(in_start: Ints, source: Small, cost: Small, tight: Small, end: int, rows: int) -> Ints:
+    """How often every cost row occurs on the path of tight edges that ends at *end*."""
+    counts = np.zeros(rows, np.int64)
+    vertex = end
+    while tight[vertex] >= 0:
+        edge = tight[vertex]
+        counts[cost[edge]] += 1
+        vertex = source[edge]
+    return counts
+
+
+@dataclass(frozen=True)
+class Longest:
+    """One evaluation: the time in ns, the vector of the critical path, its end, and the tree of tight edges."""
+
+    time_ns: Fraction
+    vector: PathVector
+    end: int
+    tight: Small
+
+
+class Evaluator:
+    """Evaluates one graph at many points; everything but L and G is fixed by *theta*.
+
+    *theta* gives the value of each component (its entries for ``messages`` and ``bytes`` are not used).
+    Raises :class:`~atlas_lp.errors.UnsupportedError` when the constants are too large for exact arithmetic
+    (paths of more than about 2**61 scaled ns).
+    """
+
+    def __init__(self, graph: EventGraph, theta: dict[str, Fraction]) -> None:
+        self.graph = graph
+        self.theta = dict(theta)
+        values = [Fraction(theta[c]) for c in COMPONENTS]
+        values[MESSAGES] = values[BYTES] = Fraction(0)
+        self.scale = lcm(*(value.denominator for value in values))
+        """Common denominator D of the fixed parameters: scaled times are D times the time in ns."""
+        self._multipliers = [int(value * self.scale) for value in values]
+        constants = graph.costs.astype(object) @ np.array(self._multipliers, dtype=object)
+        if max(constants.tolist(), default=0) >= 1 << _WORD_BITS:
+            raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
+        self._columns = np.stack(
+            [constants.astype(np.int64), graph.costs[:, MESSAGES], graph.costs[:, BYTES]], axis=1
+        )
+        self._bounds = [self._bound(column) for column in range(3)]
+        self.evaluations = 0
+
+    def _bound(self, column: int) -> int:
+        """Longest path counting one column alone; with it T(L, G) <= C + L M + G B is known beforehand."""
+        weight = np.ascontiguousarray(self._columns[:, column])
+        if int(weight.max(initial=0)) * self.graph.vertices >= 1 << _WORD_BITS:
+            high, low = weight >> _LIMB_BITS, weight & ((1 << _LIMB_BITS) - 1)
+            top, rest, _ = _longest_two(self.graph.in_start, self.graph.source, self.graph.cost, high, low)
+            return max((int(h) << _LIMB_BITS) + int(x) for h, x in zip(top, rest, strict=True))
+        time, _ = _longest_one(self.graph.in_start, self.graph.source, self.graph.cost, weight)
+        return int(time.max())
+
+    def plane(self, vector: PathVector) -> Plane:
+        """Scaled plane (c, m, b) of a path vector."""
+        constant = sum(v * multiplier for v, multiplier in zip(vector, self._multipliers, strict=True))
+        return constant, vector[MESSAGES] * self.scale, vector[BYTES] * self.scale
+
+    def at(self, where: Point) -> Longest:
+        """Longest path at *where*: exact time and the vector of the first critical path."""
+        self.evaluations += 1
+        x, y, w = where
+        multipliers = (w, self.scale * x, self.scale * y)
+        bound = sum(m * b for m, b in zip(multipliers, self._bounds, strict=True))
+        if bound < 1 << _WORD_BITS:
+            end, value, tight = self._single(multipliers)
+        else:
+            end, value, tight = self._double(multipliers, bound)
+        graph = self.graph
+        counts = _count_path(graph.in_start, graph.source, graph.cost, tight, end, len(graph.costs))
+        used = np.flatnonzero(counts)
+        vector = counts[used].astype(object) @ graph.costs[used].astype(object)
+        path: PathVector = tuple(vector) if len(used) else (0,) * len(COMPONENTS)
+        return Longest(Fraction(value, w * self.scale), path, end, tight)
+
+    def _single(self, multipliers: tuple[int, int, int]) -> tuple[int, int, Small]:
+        usable = [m if b else 0 for m, b in zip(multipliers, self._bounds, strict=True)]
+        weight = self._columns @ np.array(usable, dtype=np.int64)
+        graph = self.graph
+        time, tight = _longest_one(graph.in_start, graph.source, graph.cost, weight)
+        end = int(time.argmax())
+        return end, int(time[end]), tight
+
+    def _double(self, multipliers: tuple[int, int, int], bound: int) -> tuple[int, int, Small]:
+        digits = np.zeros((3, 4), dtype=np.int64)
+        for j, multiplier in enumerate(multipliers):
+            usable = multiplier if self._bounds[j] else 0
+            for t in range(4):
+                digits[j, t] = (usable >> (_DIGIT_BITS * t)) & ((1 << _DIGIT_BITS) - 1)
+            if usable >> (4 * _DIGIT_BITS) or bound >> (2 * _LIMB_BITS):
+                raise UnsupportedError("this point needs more than 116 bits for exact arithmetic")
+        rows = len(self._columns)
+        high, low = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
+        _multiply(self._columns, digits, high, low)
+        graph = self.graph
+        top, rest, tight = _longest_two(graph.in_start, graph.source, graph.cost, high, low)
+        best = np.flatnonzero(top == top.max())
+        end = int(best[rest[best].argmax()])
+        return end, (int(top[end]) << _LIMB_BITS) + int(rest[end]), tight

@@ -1,0 +1,64 @@
+"""From an event graph to its exact envelope over a box, with a certificate (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from atlas_lp.certificate import MAX_ROW_POINTS, certify
+from atlas_lp.envelope import Box, Envelope, Piece, fixed_values
+from atlas_lp.goal.event_graph import EventGraph
+from atlas_lp.longest_path import Evaluator, PathVector, Plane, Point, point
+from atlas_lp.parameters import Fabric
+from atlas_lp.upper_envelope import explore
+
+
+def solve(
+    graph: EventGraph,
+    fabric: Fabric,
+    box: Box | None = None,
+    *,
+    max_row_points: int = MAX_ROW_POINTS,
+    progress: Callable[[int], None] | None = None,
+) -> Envelope:
+    """Return the exact envelope of *graph* over *box*, certified by HiGHS.
+
+    *fabric* gives the fixed parameters and the native point, which only chooses where to certify.
+    *progress* is called with the number of planes known after every evaluation.
+
+    Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
+    :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the
+    envelope evaluations of O(V + E) each, independent of any number of parameter points.
+    """
+    box = box or Box()
+    box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
+    theta = fabric.theta()
+    evaluator = Evaluator(graph, theta)
+    vectors: dict[Plane, PathVector] = {}
+
+    def tangent(where: Point) -> Plane:
+        vector = evaluator.at(where).vector
+        plane = evaluator.plane(vector)
+        # Different vectors can be one plane at these fixed parameters: keep the smallest.
+        vectors[plane] = min(vectors.get(plane, vector), vector)
+        return plane
+
+    envelope, _ = explore(box.corners(), tangent, progress)
+    chosen = tuple(sorted(vectors[plane] for plane in envelope.cells))
+    result = Envelope(chosen, fixed_values(theta), box)
+    certificate = certify(evaluator, certificate_points(result, fabric), max_row_points)
+    return Envelope(chosen, result.fixed, box, certificate)
+
+
+def certificate_points(envelope: Envelope, fabric: Fabric) -> list[Point]:
+    """Where to ask HiGHS: native point, then breakpoints and midpoints of T(L) and T(G), then corners."""
+    latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
+    along_latency = [point(x, gap) for x in _marks(envelope.along_latency(gap))]
+    along_gap = [point(latency, x) for x in _marks(envelope.along_gap(latency))]
+    return [point(latency, gap), *along_latency, *along_gap, *envelope.box.corners()]
+
+
+def _marks(pieces: list[Piece]) -> list[Fraction]:
+    breakpoints = [piece.start for piece in pieces[1:]]
+    midpoints = [(piece.start + piece.stop) / 2 for piece in pieces]
+    return breakpoints + midpoints

@@ -1,0 +1,116 @@
+"""Ring collectives: who does which primitive on which chunk, slice by slice.
+
+Source: NVIDIA/nccl ``device/all_reduce.h``, ``all_gather.h``, ``reduce_scatter.h``, ``broadcast.h``,
+``reduce.h`` (2.20 .. 2.30), ``enqueue.cc`` computeCollLastChunkInfo (2.20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlas_lp.signatures.costs import Primitive
+from atlas_lp.signatures.protocols import Chunking, slice_sizes
+from atlas_lp.signatures.signature import Part, Signature
+from atlas_lp.signatures.splits import Task, alignment_220, ceil_div, round_up
+
+Ints = NDArray[np.int64]
+
+_P = Primitive
+PRIMITIVES = tuple(Primitive)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Slices of all ring indices of one channel in program order, ring index by ring index.
+
+    Arrays of equal length: ``index`` (ring index), ``step`` (position in the program of that index),
+    ``primitive`` (number in :data:`PRIMITIVES`), ``chunk`` (global chunk number, for checks) and
+    ``elements`` (work units of the slice, never 0).
+    """
+
+    index: Ints
+    step: Ints
+    primitive: Ints
+    chunk: Ints
+    elements: Ints
+
+
+def ring_steps(signature: Signature, part: Part) -> Steps:
+    """Return what every ring index does for one channel's *part* of *signature*."""
+    chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
+    blocks = []
+    chunk_base = 0
+    for program, offsets, lengths in _loops(signature, part):
+        chunks = offsets % lengths.shape[0]
+        pieces = slice_sizes(lengths[chunks], signature.protocol, chunking, signature.element_bytes)
+        shape = pieces.shape
+        primitive = np.broadcast_to(program[:, :, None], shape)
+        chunk = np.broadcast_to((chunk_base + chunks)[:, :, None], shape)
+        blocks.append([a.reshape(shape[0], -1) for a in (primitive, chunk, pieces)])
+        chunk_base += lengths.shape[0]
+    primitive, chunk, elements = (np.concatenate(column, axis=1) for column in zip(*blocks, strict=True))
+    kept = (elements > 0) & (primitive >= 0)
+    index = np.broadcast_to(np.arange(signature.ranks)[:, None], kept.shape)
+    step = np.cumsum(kept, axis=1) - 1
+    return Steps(index[kept], step[kept], primitive[kept], chunk[kept], elements[kept])
+
+
+def _loops(signature: Signature, part: Part) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield per loop: primitives (n x P), chunk numbers before the modulo (n x P), length of each chunk."""
+    n, width = signature.ranks, part.count
+    chunk = signature.chunk_bytes // signature.element_bytes
+    index = np.arange(n)[:, None]
+    if signature.collective in ("Broadcast", "Reduce"):
+        program = _chain(signature.collective, n)
+        for done in range(0, width, chunk):
+            yield program, np.zeros_like(program), np.array([min(chunk, width - done)])
+        return
+    primitives, back = _program(signature.collective, n)
+    program = np.broadcast_to(primitives, (n, len(primitives)))
+    per_loop = n * chunk if signature.collective == "AllReduce" else chunk
+    for done in range(0, width, per_loop):
+        left = width - done
+        if signature.collective == "AllReduce":
+            length = chunk if left >= per_loop else _last_chunk(signature, part, left)
+            lengths = np.clip(left - np.arange(n) * length, 0, length)
+        else:
+            lengths = np.full(n, min(chunk, left))
+        yield program, index - back, lengths
+
+
+def _program(collective: str, n: int) -> tuple[Ints, Ints]:
+    """Primitives of ring index i in order, each with b of the chunk (i - b) mod n it works on."""
+    if collective == "AllReduce":
+        steps = [(_P.SEND, 1)]
+        steps += [(_P.RECV_REDUCE_SEND, back) for back in range(2, n)]
+        steps += [(_P.RECV_REDUCE_COPY_SEND, 0)]
+        steps += [(_P.RECV_COPY_SEND, back) for back in range(1, n - 1)]
+        steps += [(_P.RECV, -1)]
+    elif collective == "AllGather":
+        steps = [(_P.SEND, 0), *((_P.RECV_COPY_SEND, back) for back in range(1, n - 1)), (_P.RECV, -1)]
+    else:
+        steps = [(_P.SEND, 1), *((_P.RECV_REDUCE_SEND, back) for back in range(2, n)), (_P.RECV_REDUCE_COPY, 0)]
+    return np.array([PRIMITIVES.index(p) for p, _ in steps]), np.array([back for _, back in steps])
+
+
+def _chain(collective: str, n: int) -> Ints:
+    """The one primitive of each ring index for a chunk of Broadcast or Reduce; the root has index 0."""
+    if collective == "Broadcast":
+        roles = [_P.SEND, *[_P.RECV_COPY_SEND] * (n - 2), _P.RECV]
+    else:
+        roles = [_P.RECV_REDUCE_COPY, _P.SEND, *[_P.RECV_REDUCE_SEND] * (n - 2)]
+    return np.array([[PRIMITIVES.index(role)] for role in roles])
+
+
+def _last_chunk(signature: Signature, part: Part, left: int) -> int:
+    """Chunk of the last, partial loop of AllReduce: 2.20 rounds to its alignment, 2.22 and newer to 16 B."""
+    if signature.split != "2.20":
+        return round_up(ceil_div(left, signature.ranks), max(1, 16 // signature.element_bytes))
+    task = Task(
+        signature.collective, signature.protocol, part.count, signature.element_bytes, 1, signature.threads
+    )
+    return round_up(ceil_div(left, signature.ranks), alignment_220(task))

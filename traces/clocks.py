@@ -1,0 +1,59 @@
+"""Clocks of several hosts: put on one axis by the collectives they ended together.
+
+Only differences of the clock of one host enter an analysis; the axis serves the start of the trace, where a GPU
+has no collective behind it yet, and the measured span.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlas_lp.traces.trace import Gap, Instance, Trace
+
+Ints = NDArray[np.int64]
+
+
+def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Gap]]:
+    """Nanoseconds to add to the clock of each GPU's host.
+
+    Two hosts that share instances are aligned so that the first of them ends on both at the same time.  Hosts
+    without any are aligned by their first recorded activity, which is named as a gap.
+    """
+    hosts = trace.column("gpus", "host")
+    names = sorted(set(hosts.tolist()), key=hosts.tolist().index)
+    host_of_gpu = np.array([names.index(host) for host in hosts])
+    ends = trace.column("operations", "end_ns")
+    host_of_row = host_of_gpu[trace.column("operations", "gpu")]
+    links: dict[int, dict[int, int]] = {h: {} for h in range(len(names))}
+    if len(names) > 1:
+        _link(links, instances, ends, host_of_row)
+    offset: dict[int, int] = {0: 0}
+    queue = deque([0])
+    while queue:
+        here = queue.popleft()
+        for there, difference in links[here].items():
+            if there not in offset:
+                offset[there] = offset[here] + difference
+                queue.append(there)
+    first = trace.column("gpus", "first_ns")
+    origin = min(int(first[host_of_gpu == h].min()) + shift for h, shift in offset.items())
+    apart = [h for h in range(len(names)) if h not in offset]
+    for h in apart:
+        offset[h] = origin - int(first[host_of_gpu == h].min())
+    gaps = [Gap("clocks", len(apart), "hosts that share no collective: aligned by first activity")] if apart else []
+    return np.array([offset[h] for h in host_of_gpu], dtype=np.int64), gaps
+
+
+def _link(links: dict[int, dict[int, int]], instances: list[Instance], ends: Ints, host_of_row: Ints) -> None:
+    """Record, per pair of hosts, the difference of their clocks at the end of their first common instance."""
+    for instance in sorted(instances, key=lambda i: (i.sequence, i.communicator)):
+        rows_host, rows_end = host_of_row[instance.rows], ends[instance.rows]
+        present = np.unique(rows_host).tolist()
+        last = {h: int(rows_end[rows_host == h].max()) for h in present}
+        for a, b in zip(present, present[1:], strict=False):
+            if b not in links[a]:
+                links[a][b] = last[a] - last[b]
+                links[b][a] = last[b] - last[a]

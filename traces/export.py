@@ -1,0 +1,128 @@
+"""One Nsight Systems SQLite export, opened read-only and checked before anything is believed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlas_lp.errors import TraceError
+
+_MAGIC = b"SQLite format 3\x00"
+_CHUNK_ROWS = 100_000
+
+EXPORT_COMMAND = "nsys export --type sqlite --include-json true -o NEW.sqlite REPORT.nsys-rep"
+CAPTURE_FLAGS = "nsys profile --trace cuda,nvtx --cuda-graph-trace=node"
+
+
+class Export:
+    """An open export; :meth:`columns` reads, :meth:`has` asks which tables and columns exist.
+
+    Use :func:`open_export`.  Every read error of SQLite becomes a
+    :class:`~atlas_lp.errors.TraceError` that names the file.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._tables: dict[str, list[str]] = {}
+        for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
+            info = self.rows(f'PRAGMA table_info("{name}")')
+            self._tables[name] = [row[1] for row in info]
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from None
+
+    def columns(self, query: str, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+        """Columns of integers of a query whose select list matches *names*; NULL becomes -1."""
+        parts: list[NDArray[np.int64]] = []
+        try:
+            cursor = self._connection.execute(query)
+            while chunk := cursor.fetchmany(_CHUNK_ROWS):
+                parts.append(np.array([[-1 if x is None else x for x in row] for row in chunk], dtype=np.int64))
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from None
+        except OverflowError:
+            raise TraceError(f"{self.path}: a value does not fit 64 bits in the result of: {query}") from None
+        table = np.concatenate(parts) if parts else np.zeros((0, len(names)), dtype=np.int64)
+        return {name: table[:, i] for i, name in enumerate(names)}
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether *table* exists and has all *columns*."""
+        return table in self._tables and all(column in self._tables[table] for column in columns)
+
+    def table(self, name: str) -> str | None:
+        """Return the table of that name, or its newest version (``NAME_V10`` before ``NAME_V3``)."""
+        if name in self._tables:
+            return name
+        versions = [t for t in self._tables if t.startswith(f"{name}_V") and t[len(name) + 2 :].isdigit()]
+        return max(versions, key=lambda t: int(t[len(name) + 2 :]), default=None)
+
+    def require(self, table: str, columns: Sequence[str], hint: str) -> None:
+        """Raise :class:`~atlas_lp.errors.TraceError` with *hint* unless the table and columns exist."""
+        if table not in self._tables:
+            raise TraceError(f"{self.path}: no table {table}: {hint}")
+        missing = [column for column in columns if column not in self._tables[table]]
+        if missing:
+            raise TraceError(f"{self.path}: table {table} lacks the columns {', '.join(missing)}: {hint}")
+
+    def metadata(self) -> dict[str, str]:
+        """Name and value pairs that the exporter recorded."""
+        for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+            if self.has(table, "name", "value"):
+                return dict(self.rows(f"SELECT name, value FROM {table} ORDER BY name, value"))
+        return {}
+
+    def _damaged(self, error: Exception) -> TraceError:
+        return TraceError(
+            f"{self.path}: the database cannot be read ({error}); is the export complete? "
+            f"Run again: {EXPORT_COMMAND}"
+        )
+
+
+@contextmanager
+def open_export(path: Path) -> Iterator[Export]:
+    """Open *path* read-only, after checking that it is a whole SQLite database.
+
+    Raises :class:`~atlas_lp.errors.TraceError` for a missing file, another file type, or a cut one.
+    """
+    _check_file(path)
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        yield Export(path, connection)
+    finally:
+        connection.close()
+
+
+def _check_file(path: Path) -> None:
+    """Compare the header of the file with its size: a half-written export is shorter than it says."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise TraceError(f"{path}: no such file") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read ({error.strerror})") from None
+    if not header.startswith(_MAGIC):
+        what = "is empty" if size == 0 else "is not a SQLite database"
+        raise TraceError(f"{path}: the file {what}; export the report with: {EXPORT_COMMAND}")
+    page_size = int.from_bytes(header[16:18], "big")
+    expected = (65_536 if page_size == 1 else page_size) * int.from_bytes(header[28:32], "big")
+    if len(header) < 100 or size < expected:
+        raise TraceError(
+            f"{path}: half-written: {size} of {expected} bytes; export the report again: {EXPORT_COMMAND}"
+        )
+    for suffix in ("-journal", "-wal"):
+        unfinished = path.with_name(path.name + suffix)
+        if unfinished.exists() and unfinished.stat().st_size:
+            raise TraceError(f"{path}: {unfinished.name} exists: the export has not finished; wait or run it again")

@@ -67,7 +67,7 @@ def _solver() -> Any:
     import highspy
 
     with _banner_hidden():
-        solver = highspy.Highs()
+        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
     for option, value in (
         ("presolve", "off"),
@@ -202,8 +202,7 @@ def certify(evaluator: Evaluator, points: Sequence[Point], max_row_points: int =
         if difference > MAX_RELATIVE_DIFFERENCE:
             x, y, w = where
             raise SolveError(
-                f"HiGHS says T = {objective} ns at L = {x / w} ns, G = {y / w} ns/B; "
-                f"the longest path says {exact} ns"
+                f"HiGHS says T = {objective} ns at L = {x / w} ns, G = {y / w} ns/B; the longest path says {exact} ns"
             )
         largest, pivots = max(largest, float(difference)), pivots + count
     return Certificate(solver_name, "optimal", len(chosen), pivots, largest)

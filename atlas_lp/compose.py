@@ -23,6 +23,9 @@ Ints = NDArray[np.int64]
 GAP = -1
 """Owner of a cost row that is a measured gap and not a plane of an instance."""
 
+START = -1
+"""Predecessor of an operation that has none."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -56,8 +59,10 @@ def compose(trace: Trace, signed: Sequence[SignedInstance], planes: Sequence[Seq
     Raises :class:`~atlas_lp.errors.CycleError` when two ranks recorded the same instances in opposite orders.
     Cost O(operations x streams).
     """
-    times = _Times(trace, signed)
-    sources, targets, costs = times.gap_edges()
+    times = OperationTimes(trace, signed)
+    before, after, costs = times.gap_edges()
+    sources = np.where(before == START, 0, _done(times.instance[before]))
+    targets = np.where(after < 0, times.end, _ready(times.instance[after]))
     columns = [(sources, targets, np.arange(len(costs)))]
     vectors = np.zeros((len(costs), len(COMPONENTS)), dtype=np.int64)
     vectors[:, COMPONENTS.index("calc_ns")] = costs
@@ -66,27 +71,29 @@ def compose(trace: Trace, signed: Sequence[SignedInstance], planes: Sequence[Seq
     rows = [vectors]
     for instance, own in enumerate(planes):
         number = np.arange(count, count + len(own))
-        columns.append((np.full(len(own), _ready(instance)), np.full(len(own), _done(instance)), number))
+        columns.append((np.full(len(own), 1 + 2 * instance), np.full(len(own), 2 + 2 * instance), number))
         owners.append(np.full(len(own), instance))
         rows.append(np.array(own, dtype=np.int64).reshape(-1, len(COMPONENTS)))
         count += len(own)
     source, target, cost = (np.concatenate(c).astype(np.int64) for c in zip(*columns, strict=True))
-    graph = EventGraph.from_edges(
-        times.end + 1, source, target, cost, np.concatenate(rows), lambda v: times.name(v)
-    )
+    graph = EventGraph.from_edges(times.end + 1, source, target, cost, np.concatenate(rows), times.name)
     return Program(graph, np.concatenate(owners), times.measured_ns, times.durations(), tuple(times.gaps))
 
 
-def _ready(instance: int) -> int:
+def _ready(instance: Ints) -> Ints:
     return 1 + 2 * instance
 
 
-def _done(instance: int) -> int:
+def _done(instance: Ints) -> Ints:
     return 2 + 2 * instance
 
 
-class _Times:
-    """Starts and ends of all operations of the signed instances, host clocks aligned."""
+class OperationTimes:
+    """Starts and ends of all operations of the signed instances, host clocks aligned.
+
+    Operations are numbered instance by instance, by rank; the arrays ``instance``, ``gpu``, ``stream``, ``start`` and
+    ``end_ns`` have one entry each.
+    """
 
     def __init__(self, trace: Trace, signed: Sequence[SignedInstance]) -> None:
         instances = [s.instance for s in signed]
@@ -119,13 +126,15 @@ class _Times:
         ends = np.zeros(len(self.rows), dtype=np.int64)
         np.maximum.at(starts, self.instance, self.start)
         np.maximum.at(ends, self.instance, self.end_ns)
-        return np.maximum(ends - starts, 0)
+        durations: Ints = np.maximum(ends - starts, 0)
+        return durations
 
     def gap_edges(self) -> tuple[Ints, Ints, Ints]:
-        """Edges between instances on every GPU, from the start and to the end, with their gap in ns."""
-        sources: list[Ints] = []
-        targets: list[Ints] = []
-        costs: list[Ints] = []
+        """Measured gaps as (earlier operation or :data:`START`, later operation, ns).
+
+        A later operation of ``-1 - gpu`` is the end of the recorded activity of that GPU.
+        """
+        edges: list[tuple[Ints, Ints, Ints]] = []
         overlaps = 0
         for gpu in np.unique(self.gpu):
             mine = np.flatnonzero(self.gpu == gpu)
@@ -138,21 +147,21 @@ class _Times:
                 has = before >= 0
                 followed |= has
                 later, earlier = mine[has], own[before[has]]
-                sources.append(_done(0) + 2 * self.instance[earlier])
-                targets.append(_ready(0) + 2 * self.instance[later])
-                costs.append(np.maximum(self.start[later] - self.end_ns[earlier], 0))
-                sources.append(np.array([_done(int(self.instance[own[-1]]))]))
-                targets.append(np.array([self.end]))
-                costs.append(np.array([max(int(self.last[gpu] - self.end_ns[own[-1]]), 0)]))
+                edges.append((earlier, later, np.maximum(self.start[later] - self.end_ns[earlier], 0)))
+                tail = np.maximum(self.last[gpu] - self.end_ns[own[-1:]], 0)
+                edges.append((own[-1:], np.array([-1 - gpu]), tail))
             free = mine[~followed]
-            sources.append(np.zeros(len(free), dtype=np.int64))
-            targets.append(_ready(0) + 2 * self.instance[free])
-            costs.append(self.start[free] - self.origin)
+            edges.append((np.full(len(free), START), free, self.start[free] - self.origin))
         if overlaps:
             self.gaps.append(
-                Gap("overlap", overlaps, "operations that start before the one before them on their stream ends")
+                Gap(
+                    "overlap",
+                    overlaps,
+                    "operations that start before the one before them on their stream ends",
+                )
             )
-        return np.concatenate(sources), np.concatenate(targets), np.concatenate(costs)
+        before, after, cost = (np.concatenate(column) for column in zip(*edges, strict=True))
+        return before, after, cost
 
     def _last_ended(self, mine: Ints, own: Ints, stream: int) -> tuple[Ints, int]:
         """Position in *own* (one stream) of the last operation ended when each of *mine* starts, -1 for none.

@@ -270,9 +270,7 @@ def _elementwise(name: str, moved_bytes: int) -> Compute:
 def collective_ns(collective: Collective, nodes: int, gpus_per_node: int) -> int:
     """Return how long *collective* takes once its last rank has arrived (see the module's docstring)."""
     ranks = nodes * gpus_per_node
-    rounds = {"AllReduce": 2 * (ranks - 1), "Broadcast": ranks, "Reduce": ranks}.get(
-        collective.operation, ranks - 1
-    )
+    rounds = {"AllReduce": 2 * (ranks - 1), "Broadcast": ranks, "Reduce": ranks}.get(collective.operation, ranks - 1)
     whole_bytes = collective.size_bytes
     if collective.operation in ("AllGather", "ReduceScatter"):
         whole_bytes *= ranks
@@ -320,8 +318,7 @@ class _Job:
         duration_ns = collective_ns(step, self.nodes, self.gpus_per_node)
         calls_ns = [gpu.call(CALL_NS) for gpu in self.gpus]
         starts_ns = [
-            gpu.start(NCCL_STREAM, call_ns + CALL_NS)
-            for gpu, call_ns in zip(self.gpus, calls_ns, strict=True)
+            gpu.start(NCCL_STREAM, call_ns + CALL_NS) for gpu, call_ns in zip(self.gpus, calls_ns, strict=True)
         ]
         for gpu, call_ns, start_ns in zip(self.gpus, calls_ns, starts_ns, strict=True):
             gpu.take_part(step, self.communicator, call_ns, start_ns, max(starts_ns) + duration_ns)
@@ -415,9 +412,7 @@ class _Gpu:
             call_ns=self.local(call_ns),
         )
 
-    def take_part(
-        self, step: Collective, communicator: int, call_ns: int, start_ns: int, end_ns: int
-    ) -> None:
+    def take_part(self, step: Collective, communicator: int, call_ns: int, start_ns: int, end_ns: int) -> None:
         """Call *step* at *call_ns*; its kernel starts here at *start_ns* and ends about *end_ns*."""
         end_ns = self.idle_from_ns[NCCL_STREAM] = end_ns + self.jitter.randrange(8_000)
         self.caller.collective(

@@ -68,9 +68,7 @@ def _longest_one(in_start: Ints, source: Small, cost: Small, weight: Ints) -> tu
 
 
 @njit(cache=True)
-def _longest_two(
-    in_start: Ints, source: Small, cost: Small, high: Ints, low: Ints
-) -> tuple[Ints, Ints, Small]:
+def _longest_two(in_start: Ints, source: Small, cost: Small, high: Ints, low: Ints) -> tuple[Ints, Ints, Small]:
     """Return what :func:`_longest_one` does, for times ``high * 2**58 + low``."""
     vertices = len(in_start) - 1
     mask = (np.int64(1) << 58) - 1
@@ -161,9 +159,7 @@ class Evaluator:
         constants = graph.costs.astype(object) @ np.array(self._multipliers, dtype=object)
         if max(constants.tolist(), default=0) >= 1 << _WORD_BITS:
             raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
-        self._columns = np.stack(
-            [constants.astype(np.int64), graph.costs[:, MESSAGES], graph.costs[:, BYTES]], axis=1
-        )
+        self._columns = np.stack([constants.astype(np.int64), graph.costs[:, MESSAGES], graph.costs[:, BYTES]], axis=1)
         self._bounds = [self._bound(column) for column in range(3)]
         self.evaluations = 0
 

@@ -102,11 +102,7 @@ def _cut(polygon: list[Point], owner: Plane, plane: Plane) -> tuple[list[Point],
 
 def _turn(a: Point, b: Point, c: Point) -> int:
     """Positive when a, b, c turn left: the determinant of their homogeneous coordinates."""
-    return (
-        a[0] * (b[1] * c[2] - b[2] * c[1])
-        - a[1] * (b[0] * c[2] - b[2] * c[0])
-        + a[2] * (b[0] * c[1] - b[1] * c[0])
-    )
+    return a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 
 
 def convex_hull(points: Iterable[Point]) -> list[Point]:

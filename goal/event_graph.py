@@ -31,7 +31,6 @@ COMPONENTS = ("calc_ns", "messages", "bytes", "overheads", "gaps", "up_messages"
 """The entries of a cost or path vector: what multiplies 1, L, G, o, g, L_up and G_up."""
 
 
-
 class PortRule(Enum):
     """Which sends wait for each other before they enter the scale-out network."""
 
@@ -233,5 +232,3 @@ def _port_queues(
     order = np.lexsort((rank, position, depth, queue[1], queue[0]))
     same = np.all(queue[:, order[1:]] == queue[:, order[:-1]], axis=0)
     return sends[order[:-1][same]], sends[order[1:][same]]
-
-

@@ -76,9 +76,7 @@ class Schedule:
         unequal = np.flatnonzero(self.size[sends] != self.size[recvs])
         if len(unequal):
             first = unequal[0]
-            raise GoalError(
-                f"{self.name(sends[first])} is matched by {self.name(recvs[first])}: the sizes differ"
-            )
+            raise GoalError(f"{self.name(sends[first])} is matched by {self.name(recvs[first])}: the sizes differ")
         return sends, recvs
 
     def _ends(self, kind: int, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
@@ -92,9 +90,7 @@ class Schedule:
         both = min(len(sends), len(recvs))
         differ = np.any(send_keys[:, :both] != recv_keys[:, :both], axis=0)
         at = int(np.argmax(differ)) if differ.any() else both
-        lonely_send = at < len(sends) and (
-            at >= len(recvs) or tuple(send_keys[:, at]) < tuple(recv_keys[:, at])
-        )
+        lonely_send = at < len(sends) and (at >= len(recvs) or tuple(send_keys[:, at]) < tuple(recv_keys[:, at]))
         operation, partner = (sends[at], "receive") if lonely_send else (recvs[at], "send")
         return f"{self.name(operation)} has no matching {partner}: every message needs both ends"
 

@@ -8,7 +8,13 @@ A :class:`Signature` is everything that fixes the graph of a collective, in cano
 from atlas_lp.signatures.costs import REDUCE_COPY_MODELS, reduce_copy_ns
 from atlas_lp.signatures.expand import expand, operation_count
 from atlas_lp.signatures.protocols import Protocol
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, assumed_rings, ring_signature
+from atlas_lp.signatures.signature import (
+    COLLECTIVES,
+    Signature,
+    assumed_rings,
+    label_order,
+    ring_signature,
+)
 from atlas_lp.signatures.splits import SPLIT_RULES, split_rule
 
 __all__ = [
@@ -19,6 +25,7 @@ __all__ = [
     "Signature",
     "assumed_rings",
     "expand",
+    "label_order",
     "operation_count",
     "reduce_copy_ns",
     "ring_signature",

@@ -77,4 +77,5 @@ def slice_sizes(elements: Ints, protocol: Protocol, chunking: Chunking, element_
     floor = chunking.smallest_slice_bytes // element_bytes
     first = np.maximum(16 * -(-elements // (16 * count)), floor)
     starts = first[..., None] * np.arange(count)
-    return np.clip(elements[..., None] - starts, 0, first[..., None])
+    pieces: Ints = np.clip(elements[..., None] - starts, 0, first[..., None])
+    return pieces

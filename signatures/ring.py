@@ -93,7 +93,11 @@ def _program(collective: str, n: int) -> tuple[Ints, Ints]:
     elif collective == "AllGather":
         steps = [(_P.SEND, 0), *((_P.RECV_COPY_SEND, back) for back in range(1, n - 1)), (_P.RECV, -1)]
     else:
-        steps = [(_P.SEND, 1), *((_P.RECV_REDUCE_SEND, back) for back in range(2, n)), (_P.RECV_REDUCE_COPY, 0)]
+        steps = [
+            (_P.SEND, 1),
+            *((_P.RECV_REDUCE_SEND, back) for back in range(2, n)),
+            (_P.RECV_REDUCE_COPY, 0),
+        ]
     return np.array([PRIMITIVES.index(p) for p, _ in steps]), np.array([back for _, back in steps])
 
 
@@ -110,7 +114,5 @@ def _last_chunk(signature: Signature, part: Part, left: int) -> int:
     """Chunk of the last, partial loop of AllReduce: 2.20 rounds to its alignment, 2.22 and newer to 16 B."""
     if signature.split != "2.20":
         return round_up(ceil_div(left, signature.ranks), max(1, 16 // signature.element_bytes))
-    task = Task(
-        signature.collective, signature.protocol, part.count, signature.element_bytes, 1, signature.threads
-    )
+    task = Task(signature.collective, signature.protocol, part.count, signature.element_bytes, 1, signature.threads)
     return round_up(ceil_div(left, signature.ranks), alignment_220(task))

@@ -124,12 +124,11 @@ def ring_signature(
     unit = 1 if collective in _BYTE_UNITS else element_bytes
     if size_bytes % unit:
         raise InputError(f"{collective} of {size_bytes} bytes is not a whole number of {unit}-byte elements")
-    task = Task(
-        collective, protocol, size_bytes // unit, unit, len(rings), threads or protocol.default_threads
-    )
+    task = Task(collective, protocol, size_bytes // unit, unit, len(rings), threads or protocol.default_threads)
     parts = split(rule, [task], len(rings), ranks)[0]
-    labels, label_rings = _canonical_rings(rings, root if collective in _ROOTED else 0)
-    order = sorted(range(ranks), key=labels.__getitem__)
+    order = label_order(collective, rings[0], root)
+    labels = {rank: label for label, rank in enumerate(order)}
+    label_rings = [tuple(labels[rank] for rank in turned(ring, order[0])) for ring in rings]
     nodes = _by_first_appearance([node_of_rank[rank] for rank in order])
     nics = [0] * ranks
     for node in set(nodes):
@@ -158,9 +157,7 @@ def ring_signature(
     )
 
 
-def _check(
-    collective: str, size_bytes: int, element_bytes: int, ranks: int, rings: Sequence[Sequence[int]]
-) -> None:
+def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, rings: Sequence[Sequence[int]]) -> None:
     if collective not in COLLECTIVES:
         raise UnsupportedError(f"{collective} has no schedule; there are schedules for {', '.join(COLLECTIVES)}")
     if ranks < 2:
@@ -176,16 +173,15 @@ def _check(
             raise InputError(f"a ring must visit each of the {ranks} ranks once")
 
 
-def _canonical_rings(
-    rings: Sequence[Sequence[int]], first: int
-) -> tuple[dict[int, int], list[tuple[int, ...]]]:
-    """Turn every ring to start at rank *first* and rename ranks by their place in the first ring."""
-    turned = []
-    for ring in rings:
-        at = list(ring).index(first)
-        turned.append([*ring[at:], *ring[:at]])
-    labels = {rank: label for label, rank in enumerate(turned[0])}
-    return labels, [tuple(labels[rank] for rank in ring) for ring in turned]
+def turned(ring: Sequence[int], first: int) -> list[int]:
+    """Return *ring* with *first* at ring index 0."""
+    at = list(ring).index(first)
+    return [*ring[at:], *ring[:at]]
+
+
+def label_order(collective: str, first_ring: Sequence[int], root: int = 0) -> list[int]:
+    """Communicator rank of every label: the first ring from the root, or from rank 0 where there is none."""
+    return turned(first_ring, root if collective in _ROOTED else 0)
 
 
 def _by_first_appearance(values: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ has no collective behind it yet, and the measured span.
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ def _link(links: dict[int, dict[int, int]], instances: list[Instance], ends: Int
         rows_host, rows_end = host_of_row[instance.rows], ends[instance.rows]
         present = np.unique(rows_host).tolist()
         last = {h: int(rows_end[rows_host == h].max()) for h in present}
-        for a, b in zip(present, present[1:], strict=False):
+        for a, b in pairwise(present):
             if b not in links[a]:
                 links[a][b] = last[a] - last[b]
                 links[b][a] = last[b] - last[a]

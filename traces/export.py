@@ -84,8 +84,7 @@ class Export:
 
     def _damaged(self, error: Exception) -> TraceError:
         return TraceError(
-            f"{self.path}: the database cannot be read ({error}); is the export complete? "
-            f"Run again: {EXPORT_COMMAND}"
+            f"{self.path}: the database cannot be read ({error}); is the export complete? Run again: {EXPORT_COMMAND}"
         )
 
 
@@ -119,9 +118,7 @@ def _check_file(path: Path) -> None:
     page_size = int.from_bytes(header[16:18], "big")
     expected = (65_536 if page_size == 1 else page_size) * int.from_bytes(header[28:32], "big")
     if len(header) < 100 or size < expected:
-        raise TraceError(
-            f"{path}: half-written: {size} of {expected} bytes; export the report again: {EXPORT_COMMAND}"
-        )
+        raise TraceError(f"{path}: half-written: {size} of {expected} bytes; export the report again: {EXPORT_COMMAND}")
     for suffix in ("-journal", "-wal"):
         unfinished = path.with_name(path.name + suffix)
         if unfinished.exists() and unfinished.stat().st_size:

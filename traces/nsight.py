@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from atlas_lp.errors import MismatchError, NoNcclError, TraceError, UnsupportedError
+from atlas_lp.traces.convert import exports_of
 from atlas_lp.traces.export import CAPTURE_FLAGS, EXPORT_COMMAND, Export, open_export
 from atlas_lp.traces.infer import nccl_version
 from atlas_lp.traces.trace import POINT_TO_POINT, Gap, Trace, operation_table
@@ -40,8 +41,13 @@ COLLECTIVE_CALLS = {
     "ncclScatter": "Scatter",
 }
 CALLS = {**COLLECTIVE_CALLS, "ncclSend": "Send", "ncclRecv": "Recv"}
-_MEMBERSHIP_CALLS = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable",
-                     "ncclCommDestroy", "ncclCommAbort")  # fmt: skip
+_MEMBERSHIP_CALLS = (
+    "ncclCommInitRank",
+    "ncclCommInitRankConfig",
+    "ncclCommInitRankScalable",
+    "ncclCommDestroy",
+    "ncclCommAbort",
+)
 _GROUP_END = "ncclGroupEnd"
 
 _ID, _SIZE, _OLD_SIZE = "NCCL communicator ID", "Message size [bytes]", "Bytes"
@@ -90,46 +96,25 @@ class _Part:
     synthetic: bool
 
 
-def find_exports(paths: Sequence[Path]) -> list[Path]:
-    """Replace folders by the ``.sqlite`` files in them; the order of the result does not depend on the input's.
-
-    Raises :class:`~atlas_lp.errors.TraceError` for a folder without exports and for a missing path.
-    """
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(path.glob("*.sqlite"))
-            if not inside:
-                raise TraceError(f"{path}: no .sqlite file in this folder; export reports with: {EXPORT_COMMAND}")
-            found.extend(inside)
-        else:
-            found.append(path)
-    unique = {path.resolve(): path for path in found}
-    if not unique:
-        raise TraceError("no trace given")
-    return sorted(unique.values(), key=lambda p: (p.name, str(p)))
-
-
-def read_trace(paths: Sequence[Path]) -> Trace:
-    """Read exports (files or folders) of one job into a :class:`Trace`.
+def read_trace(names: Sequence[str | Path]) -> Trace:
+    """Read the exports of one job (files, folders or globs) into a :class:`Trace`.
 
     Raises :class:`~atlas_lp.errors.TraceError` (unreadable, no NVTX, no payloads, missing ranks),
     :class:`~atlas_lp.errors.NoNcclError`, :class:`~atlas_lp.errors.MismatchError` (two files of one
     process) and :class:`~atlas_lp.errors.UnsupportedError` (grouped calls); each names the file and the fix.
     """
     parts = []
-    for path in find_exports(paths):
-        with open_export(path) as export:
-            parts.append(_read_part(export))
+    with exports_of(names) as paths:
+        for path in paths:
+            with open_export(path) as export:
+                parts.append(_read_part(export))
     return _merge(parts)
 
 
 def _read_part(export: Export) -> _Part:
     events = export.table("NVTX_EVENTS")
     if events is None:
-        raise TraceError(
-            f"{export.path}: no NVTX events, so no NCCL calls; capture with: {CAPTURE_FLAGS}"
-        )
+        raise TraceError(f"{export.path}: no NVTX events, so no NCCL calls; capture with: {CAPTURE_FLAGS}")
     needed = ("start", "end", "eventType", "globalTid", "domainId")
     export.require(events, needed, f"export again with a current nsys: {EXPORT_COMMAND}")
     host, known = _host(export)
@@ -225,16 +210,14 @@ def _nccl_ranges(export: Export, table: str) -> list[tuple[Any, ...]]:
             f"push/pop ranges (type {_PUSH_POP}) are needed"
         )
     raise NoNcclError(
-        f"{export.path}: {total} NVTX events, but none of NCCL; NCCL 2.25 or newer is needed, without "
-        "NCCL_NVTX_DISABLE"
+        f"{export.path}: {total} NVTX events, but none of NCCL; NCCL 2.25 or newer is needed, without NCCL_NVTX_DISABLE"
     )
 
 
 def _kernels(export: Export, shift: int) -> tuple[list[_Kernel], list[int], Ints, Ints]:
     """NCCL kernels with their process, and the thread and time of their launch (-1 where unknown)."""
     table = "CUPTI_ACTIVITY_KIND_KERNEL"
-    names = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "gridX", "blockX",
-             "demangledName")  # fmt: skip
+    names = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "gridX", "blockX", "demangledName")
     export.require(table, names, f"no kernels were recorded; capture with: {CAPTURE_FLAGS}")
     export.require("StringIds", ("id", "value"), f"export again: {EXPORT_COMMAND}")
     ours = "demangledName IN (SELECT id FROM StringIds WHERE value LIKE 'nccl%')"
@@ -247,10 +230,9 @@ def _kernels(export: Export, shift: int) -> tuple[list[_Kernel], list[int], Ints
     kernels = [
         _Kernel(start + shift, end + shift, device, stream, grid, block, words[name].split("(")[0])
         for start, end, device, stream, grid, block, name in zip(
-            *(rows[c].tolist() for c in ("start", "end", "deviceId", "streamId", "gridX", "blockX",
-                                         "demangledName")),
+            *(rows[c].tolist() for c in ("start", "end", "deviceId", "streamId", "gridX", "blockX", "demangledName")),
             strict=True,
-        )  # fmt: skip
+        )
     ]
     if not kernels and export.has("CUPTI_ACTIVITY_KIND_GRAPH_TRACE"):
         raise TraceError(
@@ -264,9 +246,7 @@ def _kernels(export: Export, shift: int) -> tuple[list[_Kernel], list[int], Ints
 def _launches(export: Export, ours: str, process: Ints, correlation: Ints) -> tuple[Ints, Ints]:
     """Thread and start of the CUDA call of each kernel, joined on (process, correlation id)."""
     names = ("globalTid", "correlationId", "start")
-    export.require(
-        "CUPTI_ACTIVITY_KIND_RUNTIME", names, f"no CUDA calls were recorded; capture with: {CAPTURE_FLAGS}"
-    )
+    export.require("CUPTI_ACTIVITY_KIND_RUNTIME", names, f"no CUDA calls were recorded; capture with: {CAPTURE_FLAGS}")
     calls = export.columns(
         f"SELECT {', '.join(names)} FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId IN "
         f"(SELECT correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE {ours}) "
@@ -346,7 +326,8 @@ def _no_payload(export: Export) -> str:
 
 def _parents(ranges: list[tuple[Any, ...]]) -> list[int]:
     """Enclosing range of every range on its thread, -1 for none; ranges are sorted parents first."""
-    parents, stack = [], []
+    parents: list[int] = []
+    stack: list[int] = []
     for number, (thread, start, end, _, _) in enumerate(ranges):
         while stack and (
             ranges[stack[-1]][0] != thread or (ranges[stack[-1]][2] is not None and ranges[stack[-1]][2] < start)
@@ -358,9 +339,7 @@ def _parents(ranges: list[tuple[Any, ...]]) -> list[int]:
     return parents
 
 
-def _innermost(
-    ranges: list[tuple[Any, ...]], parents: list[int], thread: Ints, launch: Ints
-) -> list[int]:
+def _innermost(ranges: list[tuple[Any, ...]], parents: list[int], thread: Ints, launch: Ints) -> list[int]:
     """Number of the innermost range around each launch, -1 where none is."""
     threads = np.array([row[0] for row in ranges], dtype=np.int64)
     starts = np.array([row[1] for row in ranges], dtype=np.int64)
@@ -377,9 +356,7 @@ def _innermost(
     return found
 
 
-def _activity(
-    export: Export, host: str, shift: int
-) -> dict[tuple[tuple[str, int], int], tuple[int, int]]:
+def _activity(export: Export, host: str, shift: int) -> dict[tuple[tuple[str, int], int], tuple[int, int]]:
     """First start and last end of any kernel, copy or set of each (process, device)."""
     spans: dict[tuple[tuple[str, int], int], tuple[int, int]] = {}
     for kind in ("KERNEL", "MEMCPY", "MEMSET"):
@@ -458,7 +435,8 @@ def _check_processes(parts: list[_Part]) -> None:
 
 def _launched(calls: list[_Call]) -> tuple[list[_Call], list[Gap]]:
     """Keep the calls that ran a kernel; say why the others did not."""
-    launched, gaps = [], []
+    launched: list[_Call] = []
+    gaps: list[Gap] = []
     empty = Counter[str]()
     for call in calls:
         if call.kernels:
@@ -472,9 +450,7 @@ def _launched(calls: list[_Call]) -> tuple[list[_Call], list[Gap]]:
     }
     gaps.extend(Gap(code, count, words[code]) for code, count in empty.items())
     if not launched:
-        raise NoNcclError(
-            f"{len(calls)} NCCL calls, but no NCCL kernel belongs to one; capture with: {CAPTURE_FLAGS}"
-        )
+        raise NoNcclError(f"{len(calls)} NCCL calls, but no NCCL kernel belongs to one; capture with: {CAPTURE_FLAGS}")
     return launched, gaps
 
 
@@ -525,9 +501,7 @@ def _check_complete(identity: int, size: int, ranks: list[int]) -> None:
         raise MismatchError(f"communicator {identity:#x}: {len(ranks)} processes claim its {size} ranks")
 
 
-def _gpu_order(
-    rank_of: dict[tuple[int, tuple[str, int], int], int], size_of: dict[int, int]
-) -> list[_GpuKey]:
+def _gpu_order(rank_of: dict[tuple[int, tuple[str, int], int], int], size_of: dict[int, int]) -> list[_GpuKey]:
     """Number GPUs by their rank in the largest communicator, the others after them by host, process, device."""
     largest = min(size_of, key=lambda identity: (-size_of[identity], identity))
     first = {(p, d): rank for (identity, p, d), rank in rank_of.items() if identity == largest}
@@ -595,7 +569,5 @@ def _operations(
 
 def total_operations(trace: Trace) -> Iterable[tuple[str, int, int]]:
     """(type, size_bytes, count) of all operations of a trace, sorted."""
-    counts = Counter(
-        zip(trace.operations["type"].to_pylist(), trace.operations["size_bytes"].to_pylist(), strict=True)
-    )
+    counts = Counter(zip(trace.operations["type"].to_pylist(), trace.operations["size_bytes"].to_pylist(), strict=True))
     return [(kind, size, counts[kind, size]) for kind, size in sorted(counts)]

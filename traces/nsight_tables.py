@@ -412,9 +412,7 @@ def payload_tables(functions: Iterable[str]) -> dict[str, list[Row]]:
     return tables
 
 
-def kept_columns(
-    omit_tables: Collection[str], omit_columns: Collection[str]
-) -> dict[str, tuple[Column, ...]]:
+def kept_columns(omit_tables: Collection[str], omit_columns: Collection[str]) -> dict[str, tuple[Column, ...]]:
     """Return the columns to write of each table, without what is to be omitted."""
     known = {f"{table}.{column.name}" for table, columns in TABLES.items() for column in columns}
     for unknown in sorted(set(omit_tables) - TABLES.keys()) + sorted(set(omit_columns) - known):

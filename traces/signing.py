@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from atlas_lp.errors import AtlasError, UnsupportedError
-from atlas_lp.signatures import COLLECTIVES, Signature, assumed_rings, ring_signature
+from atlas_lp.signatures import COLLECTIVES, Signature, assumed_rings, label_order, ring_signature
 from atlas_lp.traces import infer
 from atlas_lp.traces.trace import POINT_TO_POINT, Gap, Instance, Trace
 
 
 @dataclass(frozen=True)
 class SignedInstance:
-    """A collective with its signature and, per inferred field, where the value comes from."""
+    """A collective with its signature.
+
+    ``ranks`` gives the communicator rank of every label of the signature, ``sources`` says per field where its value
+    comes from.
+    """
 
     instance: Instance
     signature: Signature
+    ranks: tuple[int, ...]
     sources: tuple[tuple[str, str], ...]
 
 
@@ -48,8 +53,7 @@ def _refuse_unsupported(trace: Trace) -> None:
         count = int(np.count_nonzero(kinds == kind))
         why = "point-to-point calls" if kind in POINT_TO_POINT else "this collective"
         raise UnsupportedError(
-            f"{count} nccl{kind} operations: there is no schedule for {why} yet; "
-            f"supported are {', '.join(COLLECTIVES)}"
+            f"{count} nccl{kind} operations: there is no schedule for {why} yet; supported are {', '.join(COLLECTIVES)}"
         )
 
 
@@ -61,16 +65,12 @@ class _Signer:
         self.fewer_channels = 0
         names = ("type", "size_bytes", "root", "channels", "threads", "kernel")
         self.columns = {name: trace.column("operations", name) for name in names}
-        node_of_gpu = trace.column("gpus", "node")
-        position = np.zeros(len(node_of_gpu), dtype=np.int64)
-        for node in np.unique(node_of_gpu):
-            inside = np.flatnonzero(node_of_gpu == node)
-            position[inside] = np.arange(len(inside))
-        members = [trace.column("members", name) for name in ("communicator", "gpu")]
-        gpus = [members[1][members[0] == c] for c in range(trace.communicators.num_rows)]
+        node_of_gpu, nic_of_gpu = trace.column("gpus", "node"), trace.nic_of_gpu(gpus_per_nic)
+        of_member, gpu = trace.column("members", "communicator"), trace.column("members", "gpu")
+        gpus = [gpu[of_member == c] for c in range(trace.communicators.num_rows)]
         self.nodes = [node_of_gpu[g].tolist() for g in gpus]
-        self.nics = [(position[g] // gpus_per_nic).tolist() for g in gpus]
-        self.known: dict[tuple[object, ...], tuple[Signature, tuple[tuple[str, str], ...], bool]] = {}
+        self.nics = [nic_of_gpu[g].tolist() for g in gpus]
+        self.known: dict[tuple[object, ...], tuple[SignedInstance, bool]] = {}
 
     def sign(self, instance: Instance) -> SignedInstance:
         row = int(instance.rows[0])
@@ -79,33 +79,41 @@ class _Signer:
         if key not in self.known:
             try:
                 self.known[key] = self._build(
-                    instance.communicator, str(kind), int(size), int(root), int(channels), int(threads), str(kernel)
+                    instance,
+                    str(kind),
+                    int(size),
+                    max(int(root), 0),
+                    int(channels),
+                    int(threads),
+                    str(kernel),
                 )
             except AtlasError as error:
                 place = f"collective {instance.sequence + 1} of communicator number {instance.communicator}"
                 raise type(error)(f"{place} ({kind} of {size} B): {error}") from None
-        signature, sources, fewer = self.known[key]
+        signed, fewer = self.known[key]
         self.fewer_channels += fewer
-        return SignedInstance(instance, signature, sources)
+        return replace(signed, instance=instance)
 
     def _build(
-        self, communicator: int, kind: str, size: int, root: int, channels: int, threads: int, kernel: str
-    ) -> tuple[Signature, tuple[tuple[str, str], ...], bool]:
+        self, instance: Instance, kind: str, size: int, root: int, channels: int, threads: int, kernel: str
+    ) -> tuple[SignedInstance, bool]:
         algorithm, algorithm_source = infer.algorithm(kernel)
         if algorithm != "ring":
             raise UnsupportedError(f"kernel {kernel} runs a {algorithm}; only rings have a schedule yet")
         protocol, protocol_source = infer.protocol(threads)
         element_bytes, element_source = infer.element_bytes(kind, kernel)
+        nodes = self.nodes[instance.communicator]
+        rings = assumed_rings(nodes, channels)
         signature = ring_signature(
             kind,
             protocol,
             size,
-            assumed_rings(self.nodes[communicator], channels),
-            self.nodes[communicator],
+            rings,
+            nodes,
             nccl=self.trace.nccl_version.value,
             element_bytes=element_bytes,
-            root=max(root, 0),
-            nic_of_rank=self.nics[communicator],
+            root=root,
+            nic_of_rank=self.nics[instance.communicator],
             threads=threads,
         )
         sources = {
@@ -116,4 +124,6 @@ class _Signer:
             "topology": "assumed: rings in rank order, node after node, turned by one GPU per channel",
             "split": self.trace.nccl_version.source,
         }
-        return signature, tuple(sources.items()), signature.channels < channels
+        ranks = tuple(label_order(kind, rings[0], root))
+        signed = SignedInstance(instance, signature, ranks, tuple(sources.items()))
+        return signed, signature.channels < channels

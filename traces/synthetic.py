@@ -307,9 +307,7 @@ class Process:
         domain = nsight.NCCL_DOMAIN
         if not self._state.has_domain:
             self._state.has_domain = True
-            self._range(
-                nsight.DOMAIN_CREATE, max(0, start_ns - _DOMAIN_NS), None, text="NCCL", domainId=domain
-            )
+            self._range(nsight.DOMAIN_CREATE, max(0, start_ns - _DOMAIN_NS), None, text="NCCL", domainId=domain)
         self._range(
             nsight.PUSH_POP_RANGE,
             start_ns,
@@ -386,9 +384,7 @@ class Process:
         """Let the host wait for *stream* from *start_ns* to *end_ns*."""
         nothing = Event(nsight.NO_EVENT, 0)
         span_ns = (start_ns, end_ns)
-        self._synchronization(
-            "cudaStreamSynchronize_v3020", nsight.STREAM_SYNCHRONIZE, nothing, stream, span_ns
-        )
+        self._synchronization("cudaStreamSynchronize_v3020", nsight.STREAM_SYNCHRONIZE, nothing, stream, span_ns)
 
     @property
     def _global_pid(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,6 +87,15 @@ class Trace:
         """Number of nodes."""
         return len(np.unique(self.column("gpus", "node")))
 
+    def nic_of_gpu(self, gpus_per_nic: int = 1) -> Ints:
+        """NIC of every GPU within its node, when consecutive GPUs share one."""
+        node = self.column("gpus", "node")
+        nic = np.zeros(len(node), dtype=np.int64)
+        for one in np.unique(node):
+            inside = np.flatnonzero(node == one)
+            nic[inside] = np.arange(len(inside)) // gpus_per_nic
+        return nic
+
     def placed(self, gpus_per_node: int) -> Trace:
         """Return the trace with its GPUs placed on nodes of *gpus_per_node*, in the order of their numbers.
 
@@ -159,7 +168,7 @@ class Instance:
     rows: Ints
 
 
-def operation_table(columns: dict[str, Sequence[Any]]) -> pa.Table:
+def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
     """Build the ``operations`` table of a :class:`Trace` from columns in any order of rows."""
     types = {
         "type": pa.string(),
@@ -169,5 +178,13 @@ def operation_table(columns: dict[str, Sequence[Any]]) -> pa.Table:
     }
     arrays = {name: pa.array(columns[name], type=types.get(name, pa.int64())) for name in OPERATION_COLUMNS}
     table = pa.table(arrays)
-    return table.sort_by([("communicator", "ascending"), ("rank", "ascending"), ("sequence", "ascending"),
-                          ("start_ns", "ascending"), ("type", "ascending"), ("stream", "ascending")])
+    return table.sort_by(
+        [
+            ("communicator", "ascending"),
+            ("rank", "ascending"),
+            ("sequence", "ascending"),
+            ("start_ns", "ascending"),
+            ("type", "ascending"),
+            ("stream", "ascending"),
+        ]
+    )

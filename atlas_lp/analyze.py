@@ -1,0 +1,393 @@
+"""The main job: from a trace to T(L, G) of its program, with everything assumed named.
+
+Data flows once: trace, unique signatures, cached envelopes, program, summary.  A summary holds only plain values
+and depends only on content, so equal inputs give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+import atlas_lp
+from atlas_lp.cache.store import Store, content_key
+from atlas_lp.certificate import Certificate
+from atlas_lp.compose import GAP, Program, compose
+from atlas_lp.envelope import Box, Envelope, Piece, furthest
+from atlas_lp.goal import event_graph
+from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.longest_path import Evaluator, PathVector, point
+from atlas_lp.parameters import Fabric
+from atlas_lp.signatures import REDUCE_COPY_MODELS, Signature, expand
+from atlas_lp.signatures.expand import MODEL_VERSION
+from atlas_lp.solve import solve
+from atlas_lp.traces import Gap, SignedInstance, Trace, sign
+from atlas_lp.units import format_time, gbps, number
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and how much there is."""
+
+TOLERANCE_PERCENT = 5
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What ``analyze`` found: the envelope of the program, the native point, and the plain-value *summary*."""
+
+    envelope: Envelope
+    latency_ns: Fraction
+    gap_ns_per_byte: Fraction
+    summary: dict[str, Any]
+
+
+def envelope_key(signature: Signature, fabric: Fabric, box: Box) -> str:
+    """Cache key of a solved signature: all that its envelope depends on."""
+    return content_key(
+        {
+            "signature": signature.canonical(),
+            "fixed": fabric.fixed(),
+            "box": [str(value) for value in box.__dict__.values()],
+            "model": MODEL_VERSION,
+        }
+    )
+
+
+def solve_signature(signature: Signature, fabric: Fabric, box: Box, store: Store) -> Envelope:
+    """Return the envelope of *signature*, from *store* or solved and stored."""
+    key = envelope_key(signature, fabric, box)
+    found = store.get(key)
+    if isinstance(found, Envelope):
+        return found
+    schedule = expand(signature, fabric.reduce_copy, fabric.credits)
+    graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule)
+    envelope = solve(graph, fabric, box)
+    about = {
+        "signature": signature.key(),
+        "type": signature.collective,
+        "algorithm": signature.algorithm,
+        "protocol": signature.protocol.value,
+        "size_bytes": signature.size_bytes,
+        "ranks": signature.ranks,
+        "channels": signature.channels,
+        "nodes": len(set(signature.nodes)),
+    }
+    store.put(key, envelope, about)
+    return envelope
+
+
+def analyze(trace: Trace, fabric: Fabric, box: Box, store: Store, progress: Progress | None = None) -> Analysis:
+    """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
+
+    Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
+    """
+    box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
+    signed, gaps = sign(trace, fabric.gpus_per_nic)
+    unique = {s.signature.key(): s.signature for s in signed}
+    envelopes: dict[str, Envelope] = {}
+    for done, (key, signature) in enumerate(sorted(unique.items())):
+        if progress is not None:
+            progress("signatures", done, len(unique))
+        envelopes[key] = solve_signature(signature, fabric, box, store)
+    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed])
+    envelope = solve(
+        program.graph,
+        fabric,
+        box,
+        progress=None if progress is None else (lambda planes: progress("program planes", planes, 0)),
+    )
+    result = _Summary(trace, fabric, signed, envelopes, program, envelope)
+    summary = result.build([*trace.gaps, *gaps, *program.gaps])
+    summary["cache"] = {"hits": store.hits, "misses": store.misses}
+    return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
+
+
+class _Summary:
+    """Collects the plain values of a summary."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        fabric: Fabric,
+        signed: Sequence[SignedInstance],
+        envelopes: dict[str, Envelope],
+        program: Program,
+        envelope: Envelope,
+    ) -> None:
+        self.trace, self.fabric, self.signed = trace, fabric, signed
+        self.envelopes, self.program, self.envelope = envelopes, program, envelope
+        self.latency, self.gap = fabric.latency_ns, fabric.gap_ns_per_byte
+        evaluator = Evaluator(program.graph, fabric.theta())
+        self.longest = evaluator.at(point(self.latency, self.gap))
+        self.path = program.path(self.longest)
+
+    def build(self, gaps: list[Gap]) -> dict[str, Any]:
+        trace, envelope = self.trace, self.envelope
+        certificates = [e.certificate for e in (*self.envelopes.values(), envelope)]
+        return {
+            "schema": "atlas-lp/summary",
+            # History: 1 (0.1.0) first.
+            "version": 1,
+            "tool": {"name": "atlas-lp", "version": atlas_lp.__version__, "model": MODEL_VERSION},
+            "trace": {
+                "ranks": trace.gpus.num_rows,
+                "nodes": trace.nodes,
+                "processes": len(set(zip(*(trace.gpus[c].to_pylist() for c in ("host", "process")), strict=True))),
+                "communicators": trace.communicators.num_rows,
+                "operations": trace.operations.num_rows,
+                "instances": len(self.signed),
+                "nccl": trace.nccl_version.value,
+                "placement": trace.placement,
+                "synthetic": trace.synthetic,
+            },
+            "fabric": {
+                "name": self.fabric.name,
+                **self.fabric.fixed(),
+                "gpus_per_nic": self.fabric.gpus_per_nic,
+            },
+            "native": native_json(self.fabric),
+            "box": box_json(envelope.box),
+            "makespan_ns": number(self.longest.time_ns),
+            "measured_ns": self.program.measured_ns,
+            "replay_ns": self._replay_ns(),
+            "breakdown": self._breakdown(),
+            "tolerance": tolerance_json(envelope, self.fabric, TOLERANCE_PERCENT),
+            "envelopes": envelopes_json(envelope, self.fabric),
+            "joint": joint_json(envelope),
+            "signatures": self._signatures(),
+            "certificate": _merged(certificates).as_json(),
+            "assumptions": self._assumptions(),
+            "gaps": [gap.as_json() for gap in sorted([*gaps, *self._own_gaps()])],
+        }
+
+    def _replay_ns(self) -> int:
+        """Length of the program when every instance takes its measured, synchronised duration."""
+        durations = [[(int(d), *(0,) * (len(COMPONENTS) - 1))] for d in self.program.durations_ns]
+        replay = compose(self.trace, self.signed, durations)
+        return int(Evaluator(replay.graph, self.fabric.theta()).at((0, 0, 1)).time_ns)
+
+    def _breakdown(self) -> dict[str, Any]:
+        """Where the time of the critical path at the native point goes, in ns."""
+        theta = self.fabric.theta()
+        inside = [0] * len(COMPONENTS)
+        between = 0
+        for owner, vector in self.path:
+            if owner == GAP:
+                between += vector[0]
+            else:
+                inside = [a + b for a, b in zip(inside, vector, strict=True)]
+        cost = {c: n * theta[c] for c, n in zip(COMPONENTS, inside, strict=True)}
+        return {
+            "compute_and_idle_ns": between,
+            "reduce_copy_ns": number(cost["calc_ns"]),
+            "latency_ns": number(cost["messages"]),
+            "bandwidth_ns": number(cost["bytes"]),
+            "overhead_ns": number(cost["overheads"] + cost["gaps"]),
+            "scale_up_ns": number(cost["up_messages"] + cost["up_bytes"]),
+        }
+
+    def _signatures(self) -> list[dict[str, Any]]:
+        theta = self.fabric.theta()
+        on_path: Counter[str] = Counter()
+        path_vectors: dict[str, PathVector] = {}
+        for owner, vector in self.path:
+            if owner != GAP:
+                key = self.signed[owner].signature.key()
+                on_path[key] += 1
+                path_vectors[key] = vector
+        rows = []
+        counts = Counter(s.signature.key() for s in self.signed)
+        first = {s.signature.key(): s for s in reversed(self.signed)}
+        for key, s in first.items():
+            time = self.envelopes[key].time_ns(self.latency, self.gap)
+            vector = path_vectors.get(key, (0,) * len(COMPONENTS))
+            path_ns = on_path[key] * sum((n * theta[c] for c, n in zip(COMPONENTS, vector, strict=True)), Fraction(0))
+            rows.append(
+                {
+                    **signature_json(s),
+                    "count": counts[key],
+                    "on_path": on_path[key],
+                    "time_ns": number(time),
+                    "path_ns": number(path_ns),
+                    "share": float(path_ns / self.longest.time_ns),
+                    "messages": vector[1],
+                    "bytes": vector[2],
+                }
+            )
+        return sorted(rows, key=lambda row: (-row["path_ns"], row["key"]))
+
+    def _own_gaps(self) -> list[Gap]:
+        if any(s.signature.leaves_node for s in self.signed):
+            return []
+        return [
+            Gap(
+                "one-node",
+                len(self.signed),
+                "all ranks of every collective share a node, so no message uses the scale-out network and T does not "
+                "depend on L or G; ask about another placement with --gpus-per-node",
+            )
+        ]
+
+    def _assumptions(self) -> list[str]:
+        sources = sorted(
+            {
+                f"{field}: {source}"
+                for s in self.signed
+                for field, source in s.sources
+                if not source.startswith("recorded")
+            }
+        )
+        return [
+            *model_assumptions(self.fabric),
+            REDUCE_COPY_MODELS[self.fabric.reduce_copy],
+            _CREDITS[self.fabric.credits],
+            _COMPOSITION,
+            f"placement: {self.trace.placement}",
+            *sources,
+        ]
+
+
+_COMPOSITION = (
+    "composition: a collective starts when its last rank arrives and ends on all ranks at once; gaps between "
+    "operations are as measured; operations of one GPU that did not overlap keep their order (stream order, "
+    "streams merged where they do not overlap)"
+)
+
+_CREDITS = {
+    "local": "FIFO credits return without network latency",
+    "acknowledged": "each FIFO slot is acknowledged over the network before it is used again",
+    "none": "FIFO credits are ignored",
+}
+
+_PORT_RULES = {
+    "port": "all sends of one NIC queue behind each other in issue order",
+    "destination": "sends of one rank to one destination queue behind each other",
+    "none": "sends never queue",
+}
+
+
+def model_assumptions(fabric: Fabric) -> list[str]:
+    """What the LogGP model leaves out or fixes, as sentences."""
+    return [
+        fabric.describe(),
+        "LogGP: no congestion, no routing; the recorded schedule, number of ranks and NCCL's choices stay as they are",
+        f"port rule {fabric.port_rule.value}: {_PORT_RULES[fabric.port_rule.value]}",
+    ]
+
+
+def signature_json(signed: SignedInstance) -> dict[str, Any]:
+    """Return a signature and the sources of its fields as plain values."""
+    signature = signed.signature
+    return {
+        "key": signature.key(),
+        "type": signature.collective,
+        "algorithm": signature.algorithm,
+        "protocol": signature.protocol.value,
+        "size_bytes": signature.size_bytes,
+        "ranks": signature.ranks,
+        "nodes": len(set(signature.nodes)),
+        "channels": signature.channels,
+        "sources": dict(signed.sources),
+    }
+
+
+def native_json(fabric: Fabric) -> dict[str, Any]:
+    """Return the native operating point."""
+    return {
+        "latency_ns": number(fabric.latency_ns),
+        "gap_ns_per_byte": number(fabric.gap_ns_per_byte),
+        "bandwidth_gbps": gbps(fabric.gap_ns_per_byte),
+    }
+
+
+def box_json(box: Box) -> dict[str, Any]:
+    """Return the range of parameters an envelope is exact on."""
+    return {name: number(value) for name, value in box.__dict__.items()}
+
+
+def envelopes_json(envelope: Envelope, fabric: Fabric) -> dict[str, Any]:
+    """Pieces of T(L) and T(G) through the native point."""
+
+    def row(piece: Piece, unit: str, slope: str) -> dict[str, Any]:
+        return {
+            f"from_{unit}": number(piece.start),
+            f"to_{unit}": number(piece.stop),
+            "constant_ns": number(piece.constant_ns),
+            slope: piece.slope,
+        }
+
+    return {
+        "latency": [row(p, "ns", "messages") for p in envelope.along_latency(fabric.gap_ns_per_byte)],
+        "gap": [row(p, "ns_per_byte", "bytes") for p in envelope.along_gap(fabric.latency_ns)],
+    }
+
+
+def joint_json(envelope: Envelope) -> list[dict[str, Any]]:
+    """Return all planes of T(L, G), sorted."""
+    return [
+        {"constant_ns": number(c), "messages": m, "bytes": b}
+        for c, m, b in sorted(envelope.planes(), key=lambda plane: (plane[1], plane[2], plane[0]))
+    ]
+
+
+def tolerance_json(envelope: Envelope, fabric: Fabric, percent: int) -> dict[str, Any]:
+    """Largest L and smallest bandwidth that keep T within *percent* of the native time; null beyond the box."""
+    latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
+    limit = envelope.time_ns(latency, gap) * (1 + Fraction(percent, 100))
+    most_latency = furthest(envelope.along_latency(gap), limit)
+    most_gap = furthest(envelope.along_gap(latency), limit)
+    return {
+        "percent": percent,
+        "latency_ns": None if most_latency is None else number(most_latency),
+        "gap_ns_per_byte": None if most_gap is None else number(most_gap),
+        "bandwidth_gbps": None if most_gap is None else gbps(most_gap),
+    }
+
+
+def _merged(certificates: Sequence[Certificate | None]) -> Certificate:
+    """One certificate for all graphs of an analysis."""
+    present = [c for c in certificates if c is not None]
+    skipped = [c for c in present if c.status != "optimal"]
+    status = "optimal" if not skipped else f"partial: {len(skipped)} of {len(present)} graphs {skipped[0].status}"
+    return Certificate(
+        solver=present[0].solver,
+        status=status,
+        points=sum(c.points for c in present),
+        pivots=sum(c.pivots for c in present),
+        largest_relative_difference=max(c.largest_relative_difference for c in present),
+    )
+
+
+_DOMINANT = {
+    "compute_and_idle_ns": "compute and idle time between collectives",
+    "reduce_copy_ns": "reduce and copy loops inside collectives",
+    "latency_ns": "scale-out latency",
+    "bandwidth_ns": "scale-out bandwidth",
+    "overhead_ns": "message overheads",
+    "scale_up_ns": "scale-up transfers",
+}
+
+
+def headline(summary: dict[str, Any]) -> str:
+    """The answer in one sentence: native point, time there, what dominates, tolerances."""
+    native, tolerance = summary["native"], summary["tolerance"]
+    largest, amount = max(summary["breakdown"].items(), key=lambda item: item[1])
+    share = 100 * amount / summary["makespan_ns"] if summary["makespan_ns"] else 0.0
+    box = summary["box"]
+    if tolerance["latency_ns"] is None:
+        latency = f"any L up to {format_time(box['latency_to_ns'])}"
+    else:
+        latency = f"L up to {format_time(tolerance['latency_ns'])}"
+    if tolerance["bandwidth_gbps"] is None:
+        bandwidth = f"any bandwidth down to {8 / box['gap_to_ns_per_byte']:.4g} Gbps"
+    else:
+        bandwidth = f"bandwidth down to {tolerance['bandwidth_gbps']:.4g} Gbps"
+    return (
+        f"At L = {format_time(native['latency_ns'])} and {native['bandwidth_gbps']:.4g} Gbps the recorded schedule "
+        f"takes {format_time(summary['makespan_ns'])}; {_DOMINANT[largest]} make {share:.0f} % of it; it stays within "
+        f"+{tolerance['percent']} % for {latency}, or for {bandwidth}."
+    )

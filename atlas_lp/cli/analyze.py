@@ -1,0 +1,147 @@
+"""``analyze``: the main job, from a trace to an analysis folder."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+from atlas_lp.cli.options import (
+    Range,
+    build_box,
+    build_fabric,
+    build_store,
+    cache_options,
+    fabric_options,
+    force_option,
+    gpus_per_node_option,
+    json_option,
+    stats_option,
+    traces_argument,
+)
+from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.errors import InputError
+from atlas_lp.units import format_size, format_time
+
+
+@click.command()
+@traces_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the analysis.")
+@force_option
+@gpus_per_node_option
+@fabric_options
+@cache_options
+@json_option
+@stats_option
+def analyze(
+    traces: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    gpus_per_node: int | None,
+    fabric_name: str,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    latency_box: Range | None,
+    bandwidth_box: Range | None,
+    cache_folder: Path | None,
+    no_cache: bool,
+    as_json: bool,
+    stats: bool,
+) -> None:
+    """Solve a trace: exact T(L), T(G) and T(L, G), with everything assumed named.
+
+    Writes analysis.arrow (all that later verbs need), summary.json and report.html into the folder given with -o;
+    --json prints the summary.  Solved collectives are kept in a cache and reused by other traces.
+
+    \b
+    Example:
+      atlas-lp analyze traces/ -o out
+      atlas-lp analyze two_gpus.sqlite --gpus-per-node 1 --latency 5us --bandwidth 100Gbps -o out
+    """
+    if output is None and not as_json:
+        raise InputError("nowhere to put the result: give a folder with -o, or --json")
+    fabric = build_fabric(fabric_name, latency, bandwidth)
+    box = build_box(latency_box, bandwidth_box)
+    store = build_store(cache_folder, no_cache)
+    summary = run(traces, output, force, gpus_per_node, fabric, box, store, Stats(stats))
+    if as_json:
+        print_json(summary)
+    else:
+        print_summary(summary)
+        click.echo(f"report: {output}/report.html")
+
+
+def run(
+    traces: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    gpus_per_node: int | None,
+    fabric: Any,
+    box: Any,
+    store: Any,
+    record: Stats,
+) -> dict[str, Any]:
+    """Read, solve and write; return the summary."""
+    from atlas_lp.analyze import analyze as solve_trace
+    from atlas_lp.results import check_output, write_analysis
+    from atlas_lp.traces import read_trace
+
+    if output is not None:
+        check_output(output, force)
+    with record.stage("read"):
+        trace = read_trace(traces)
+        if gpus_per_node is not None:
+            trace = trace.placed(gpus_per_node)
+    with record.stage("solve"), progress() as report:
+        analysis = solve_trace(trace, fabric, box, store, report)
+    if output is not None:
+        with record.stage("write"):
+            write_analysis(output, analysis)
+    record.write()
+    return analysis.summary
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """Print an analysis for people: answer, signatures, certificate, assumptions and gaps."""
+    from atlas_lp.analyze import headline
+
+    if summary["trace"]["synthetic"]:
+        click.echo("SYNTHETIC TRACE: no cluster was measured.")
+    click.echo(headline(summary))
+    measured = summary["measured_ns"]
+    click.echo(
+        f"measured: {format_time(measured)} "
+        f"({100 * (summary['makespan_ns'] / measured - 1):+.2f} % predicted at the native point)"
+    )
+    print_table(
+        "Signatures by share of the critical path",
+        ("type", "size", "protocol", "channels", "ranks", "count", "time each", "share"),
+        [
+            (
+                s["type"],
+                format_size(s["size_bytes"]),
+                f"{s['algorithm']} {s['protocol']}",
+                s["channels"],
+                s["ranks"],
+                s["count"],
+                format_time(s["time_ns"]),
+                f"{100 * s['share']:.2f} %",
+            )
+            for s in summary["signatures"]
+        ],
+    )
+    certificate, cache = summary["certificate"], summary["cache"]
+    click.echo(
+        f"T(L): {len(summary['envelopes']['latency'])} pieces, T(G): {len(summary['envelopes']['gap'])} pieces, "
+        f"T(L, G): {len(summary['joint'])} planes"
+    )
+    click.echo(
+        f"certificate: {certificate['solver']} {certificate['status']} at {certificate['points']} points, "
+        f"{certificate['pivots']} pivots, largest relative difference "
+        f"{certificate['largest_relative_difference']:.1e}"
+    )
+    click.echo(f"cache: {cache['hits']} hits, {cache['misses']} misses")
+    print_list("Assumptions", summary["assumptions"])
+    print_list("Gaps", [f"{gap['count']} x {gap['message']}" for gap in summary["gaps"]])

@@ -1,0 +1,63 @@
+"""``demo``: a synthetic trace, written and analyzed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from atlas_lp.cli.analyze import print_summary, run
+from atlas_lp.cli.options import (
+    build_box,
+    build_fabric,
+    build_store,
+    cache_options,
+    force_option,
+    stats_option,
+)
+from atlas_lp.cli.output import Stats
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("atlas-lp-demo"),
+    show_default=True,
+    help="Folder for the trace and its analysis.",
+)
+@force_option
+@cache_options
+@stats_option
+def demo(output: Path, force: bool, cache_folder: Path | None, no_cache: bool, stats: bool) -> None:
+    """Write a small synthetic multi-node trace and analyze it.
+
+    The trace is a data-parallel training step of 4 nodes with 4 GPUs, about 200 collectives per GPU, in the format
+    that Nsight Systems exports. Nothing in it was measured.
+
+    \b
+    Example:
+      atlas-lp demo -o demo
+      atlas-lp inspect demo/traces
+    """
+    from atlas_lp.demo import write_demo
+    from atlas_lp.results import check_output
+
+    check_output(output, force)
+    record = Stats(stats)
+    with record.stage("write trace"):
+        write_demo(output / "traces", overwrite=force)
+    summary = run(
+        (str(output / "traces"),),
+        output,
+        force,
+        None,
+        build_fabric("alps", None, None),
+        build_box(None, None),
+        build_store(cache_folder, no_cache),
+        record,
+    )
+    print_summary(summary)
+    click.echo(f"trace:  {output}/traces")
+    click.echo(f"report: {output}/report.html")

@@ -1,0 +1,406 @@
+"""``goal``: schedules from parameters or from a trace, and envelopes of GOAL files."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from atlas_lp.cli.options import (
+    SIZE,
+    Range,
+    build_box,
+    build_fabric,
+    check_free,
+    fabric_options,
+    force_option,
+    gpus_per_node_option,
+    json_option,
+    output_file_option,
+    stats_option,
+    traces_argument,
+)
+from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.errors import InputError
+from atlas_lp.units import format_bandwidth, format_size, format_time, number
+
+if TYPE_CHECKING:
+    from atlas_lp.envelope import Envelope
+    from atlas_lp.goal import EventGraph, Schedule
+    from atlas_lp.parameters import Fabric
+
+_TYPES = {name.lower(): name for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")}
+_DTYPE_BYTES = {"int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
+
+
+@click.group()
+def goal() -> None:
+    """Write schedules as GOAL text, and solve any GOAL file.
+
+    \b
+    Example:
+      atlas-lp goal expand --type allreduce --size 1MiB --ranks 8 --gpus-per-node 4 -o allreduce.goal
+      atlas-lp goal solve allreduce.goal --gpus-per-node 4
+    """
+
+
+@goal.command()
+@click.option("--type", "kind", required=True, type=click.Choice(list(_TYPES), case_sensitive=False))
+@click.option("--algorithm", type=click.Choice(["ring"]), default="ring", show_default=True)
+@click.option(
+    "--protocol",
+    type=click.Choice(["simple", "ll", "ll128"], case_sensitive=False),
+    default="simple",
+    show_default=True,
+)
+@click.option(
+    "--size",
+    required=True,
+    type=SIZE,
+    help="Bytes of the NCCL call: sent per rank for allgather, received per rank for reducescatter.",
+)
+@click.option("--ranks", required=True, type=click.IntRange(min=2))
+@click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--channels", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--dtype", type=click.Choice(list(_DTYPE_BYTES)), default="float32", show_default=True)
+@click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose splitting rules hold.")
+@click.option("--root", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter for NCCL 2.20, 2.21.")
+@fabric_options
+@click.option("--solve", "solve_it", is_flag=True, help="Print the envelope instead of writing text.")
+@output_file_option
+@force_option
+@json_option
+@stats_option
+def expand(
+    kind: str,
+    algorithm: str,
+    protocol: str,
+    size: int,
+    ranks: int,
+    gpus_per_node: int,
+    channels: int,
+    dtype: str,
+    nccl: str,
+    root: int,
+    threads: int | None,
+    fabric_name: str,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    latency_box: Range | None,
+    bandwidth_box: Range | None,
+    solve_it: bool,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    stats: bool,
+) -> None:
+    """Expand one collective from its parameters, no trace needed.
+
+    Rings are assumed: node after node, ranks ascending inside a node, turned by one GPU per channel.
+
+    \b
+    Example:
+      atlas-lp goal expand --type allreduce --size 128MiB --ranks 64 --gpus-per-node 4 --channels 8 --solve
+      atlas-lp goal expand --type allgather --size 2MiB --ranks 16 -o allgather.goal.zst
+    """
+    from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
+    from atlas_lp.signatures import expand as expand_signature
+
+    if ranks % gpus_per_node:
+        raise InputError(f"{ranks} ranks do not fill nodes of {gpus_per_node} GPUs")
+    if root >= ranks:
+        raise InputError(f"root {root} is not one of {ranks} ranks")
+    fabric = build_fabric(fabric_name, latency, bandwidth)
+    record = Stats(stats)
+    nodes = [rank // gpus_per_node for rank in range(ranks)]
+    signature = ring_signature(
+        _TYPES[kind.lower()],
+        Protocol(protocol.lower()),
+        size,
+        assumed_rings(nodes, channels),
+        nodes,
+        nccl=nccl,
+        element_bytes=_DTYPE_BYTES[dtype],
+        root=root,
+        nic_of_rank=[rank % gpus_per_node // fabric.gpus_per_nic for rank in range(ranks)],
+        threads=threads,
+    )
+    with record.stage("expand"):
+        schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
+    about = {"signature": signature.key(), "ranks": ranks, "channels": signature.channels}
+    assumed = ["rings are assumed, not recorded: node after node, turned by one GPU per channel"]
+    _deliver(
+        schedule,
+        signature.nodes,
+        fabric,
+        build_box(latency_box, bandwidth_box),
+        solve_it,
+        output,
+        force,
+        as_json,
+        record,
+        about,
+        assumed,
+    )
+
+
+@goal.command()
+@traces_argument
+@click.option("--signature", "key", help="Key of a signature, or its beginning, as inspect prints it.")
+@click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file.")
+@gpus_per_node_option
+@output_file_option
+@force_option
+@stats_option
+def export(
+    traces: tuple[str, ...],
+    key: str | None,
+    fabric_name: str,
+    gpus_per_node: int | None,
+    output: Path | None,
+    force: bool,
+    stats: bool,
+) -> None:
+    """Write one signature of a trace, or the whole trace, as GOAL text; one GOAL rank per GPU.
+
+    A whole trace has its measured gaps as calcs between the collectives.
+
+    \b
+    Example:
+      atlas-lp goal export traces/ --signature 3fa9 -o allreduce.goal
+      atlas-lp goal export traces/ -o step.goal.zst
+    """
+    from atlas_lp.monolithic import monolithic
+    from atlas_lp.signatures import expand as expand_signature
+    from atlas_lp.traces import read_trace, sign
+
+    if output is None:
+        raise InputError("no file to write: give one with -o FILE.goal or -o FILE.goal.zst")
+    check_free(output, force)
+    fabric = build_fabric(fabric_name, None, None)
+    record = Stats(stats)
+    with record.stage("read"):
+        trace = read_trace(traces)
+        if gpus_per_node is not None:
+            trace = trace.placed(gpus_per_node)
+        signed, _ = sign(trace, fabric.gpus_per_nic)
+    with record.stage("expand"):
+        if key is None:
+            schedule = monolithic(trace, signed, fabric)
+            nodes = trace.column("gpus", "node").tolist()
+        else:
+            signature = _find(key, {s.signature.key(): s.signature for s in signed})
+            schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
+            nodes = list(signature.nodes)
+    _write(schedule, nodes, output, record)
+    record.write()
+
+
+@goal.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Consecutive GOAL ranks that share a node: messages between them are scale-up.",
+)
+@click.option(
+    "--cpu-order",
+    type=click.Choice(["requires", "program"]),
+    default="requires",
+    show_default=True,
+    help="program: operations of one (rank, cpu) also run in the order of the file.",
+)
+@fabric_options
+@json_option
+@stats_option
+def solve(
+    file: Path,
+    gpus_per_node: int,
+    cpu_order: str,
+    fabric_name: str,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    latency_box: Range | None,
+    bandwidth_box: Range | None,
+    as_json: bool,
+    stats: bool,
+) -> None:
+    """Solve any GOAL file (.goal or .goal.zst, MPI too) to its exact envelope.
+
+    \b
+    Example:
+      atlas-lp goal solve stencil.goal --latency 1us --bandwidth 100Gbps
+      atlas-lp goal solve step.goal.zst --gpus-per-node 4 --json
+    """
+    from atlas_lp.goal import read_goal
+    from atlas_lp.goal.schedule import with_program_order
+
+    fabric = build_fabric(fabric_name, latency, bandwidth)
+    box = build_box(latency_box, bandwidth_box)
+    record = Stats(stats)
+    with record.stage("read"):
+        schedule = read_goal(file)
+        if schedule.ranks % gpus_per_node:
+            raise InputError(f"{file}: {schedule.ranks} ranks do not fill nodes of {gpus_per_node}")
+        if cpu_order == "program":
+            schedule = with_program_order(schedule)
+    nodes = [rank // gpus_per_node for rank in range(schedule.ranks)]
+    order = (
+        "operations of one rank are ordered by requires and irequires alone"
+        if cpu_order == "requires"
+        else "operations of one (rank, cpu) run in the order of the file"
+    )
+    _solve(schedule, nodes, fabric, box, as_json, record, {"ranks": schedule.ranks}, [order])
+
+
+def _find(key: str, signatures: dict[str, Any]) -> Any:
+    """Return the one signature whose key begins with *key*."""
+    found = sorted(full for full in signatures if full.startswith(key.lower()))
+    if len(found) != 1:
+        what = "no signature" if not found else f"{len(found)} signatures"
+        raise InputError(f"{what} of this trace begin with {key!r}; list them with: atlas-lp inspect TRACE")
+    return signatures[found[0]]
+
+
+def _deliver(
+    schedule: Schedule,
+    nodes: tuple[int, ...],
+    fabric: Fabric,
+    box: Any,
+    solve_it: bool,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    record: Stats,
+    about: dict[str, Any],
+    assumed: list[str],
+) -> None:
+    """Solve a schedule, or write it, as asked."""
+    if solve_it:
+        _solve(schedule, list(nodes), fabric, box, as_json, record, about, assumed)
+        return
+    if output is None:
+        raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
+    check_free(output, force)
+    _write(schedule, list(nodes), output, record)
+    record.write()
+
+
+def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats) -> None:
+    from atlas_lp.goal import RECV, SEND, write_goal
+
+    with record.stage("write"):
+        write_goal(schedule, output)
+    click.echo(
+        f"{output}: {schedule.ranks} GOAL ranks (one per GPU, {len(set(nodes))} nodes), {len(schedule)} operations: "
+        f"{schedule.count(SEND)} sends, {schedule.count(RECV)} recvs, {schedule.count(0)} calcs"
+    )
+
+
+def _solve(
+    schedule: Schedule,
+    nodes: list[int],
+    fabric: Fabric,
+    box: Any,
+    as_json: bool,
+    record: Stats,
+    about: dict[str, Any],
+    assumed: list[str],
+) -> None:
+    """Solve one schedule and print its envelope."""
+    import numpy as np
+
+    from atlas_lp.goal import event_graph
+    from atlas_lp.solve import solve as solve_graph
+
+    with record.stage("graph"):
+        graph = event_graph(schedule, np.array(nodes), fabric.port_rule)
+    with record.stage("solve"), progress() as report:
+        tell = None if report is None else (lambda planes: report("planes", planes, 0))
+        envelope = solve_graph(graph, fabric, box, progress=tell)
+    result = _result(envelope, graph, fabric, about, assumed)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result, envelope, fabric)
+    record.write()
+
+
+def _result(
+    envelope: Envelope, graph: EventGraph, fabric: Fabric, about: dict[str, Any], assumed: list[str]
+) -> dict[str, Any]:
+    from atlas_lp.analyze import (
+        box_json,
+        envelopes_json,
+        joint_json,
+        model_assumptions,
+        native_json,
+        tolerance_json,
+    )
+
+    assert envelope.certificate is not None
+    return {
+        "schema": "atlas-lp/envelope",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "graph": {**about, "vertices": graph.vertices, "edges": graph.edges},
+        "native": native_json(fabric),
+        "box": box_json(envelope.box),
+        "makespan_ns": number(envelope.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)),
+        "tolerance": tolerance_json(envelope, fabric, 5),
+        "envelopes": envelopes_json(envelope, fabric),
+        "joint": joint_json(envelope),
+        "certificate": envelope.certificate.as_json(),
+        "assumptions": [*model_assumptions(fabric), *assumed],
+    }
+
+
+def _print(result: dict[str, Any], envelope: Envelope, fabric: Fabric) -> None:
+    graph = result["graph"]
+    click.echo(f"graph: {graph['ranks']} ranks, {graph['vertices']} vertices, {graph['edges']} edges")
+    click.echo(
+        f"T = {format_time(result['makespan_ns'], 6)} at L = {format_time(fabric.latency_ns)}, "
+        f"{format_bandwidth(fabric.gap_ns_per_byte)}"
+    )
+    print_table(
+        f"T(L) at {format_bandwidth(fabric.gap_ns_per_byte)}",
+        ("from L", "to L", "T from", "T to", "dT/dL (messages)"),
+        [
+            (
+                format_time(p.start, 6),
+                format_time(p.stop, 6),
+                format_time(p.at(p.start), 6),
+                format_time(p.at(p.stop), 6),
+                p.slope,
+            )
+            for p in envelope.along_latency(fabric.gap_ns_per_byte)
+        ],
+    )
+    print_table(
+        f"T(G) at L = {format_time(fabric.latency_ns)}",
+        ("from G (ns/B)", "to G (ns/B)", "from", "to", "T from", "T to", "dT/dG (bytes)"),
+        [
+            (
+                f"{float(p.start):.6g}",
+                f"{float(p.stop):.6g}",
+                format_bandwidth(p.start),
+                format_bandwidth(p.stop),
+                format_time(p.at(p.start), 6),
+                format_time(p.at(p.stop), 6),
+                f"{p.slope} ({format_size(p.slope)})",
+            )
+            for p in envelope.along_gap(fabric.latency_ns)
+        ],
+    )
+    certificate = result["certificate"]
+    click.echo(
+        f"T(L, G): {len(envelope.vectors)} planes; certificate: {certificate['solver']} {certificate['status']} at "
+        f"{certificate['points']} points, {certificate['pivots']} pivots, largest relative difference "
+        f"{certificate['largest_relative_difference']:.1e}"
+    )
+    print_list("Assumptions", result["assumptions"])

@@ -1,0 +1,156 @@
+"""Options and parameter types that verbs share, and what turns them into a fabric, a box and a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from atlas_lp.errors import InputError, UnitError
+from atlas_lp.units import parse_bandwidth, parse_size_bytes, parse_time_ns
+
+if TYPE_CHECKING:
+    from atlas_lp.cache import Store
+    from atlas_lp.envelope import Box
+    from atlas_lp.parameters import Fabric
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Function], Function]
+
+
+class Quantity(click.ParamType):  # type: ignore[type-arg]
+    """A quantity with a unit, read exactly."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text; values that are parsed already pass through."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except UnitError as error:
+            self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True)
+class Range:
+    """``LO:HI`` or ``LO:HI:N`` as typed; *points* is None without N."""
+
+    low: Fraction
+    high: Fraction
+    points: int | None
+
+    def values(self) -> list[Fraction]:
+        """N values from low to high, equally spaced, both included."""
+        if self.points is None or self.points == 1:
+            return [self.low]
+        step = (self.high - self.low) / (self.points - 1)
+        return [self.low + i * step for i in range(self.points)]
+
+
+def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], Range]:
+    def read(text: str) -> Range:
+        ends = text.split(":")
+        if len(ends) not in (2, 3):
+            raise UnitError(f"{text!r} is not a range: write LO:HI or LO:HI:N, such as {example}")
+        points = None
+        if len(ends) == 3:
+            if not ends[2].isdigit() or int(ends[2]) < 2:
+                raise UnitError(f"{text!r}: the number of points must be a whole number of at least 2")
+            points = int(ends[2])
+        return Range(parse(ends[0]), parse(ends[1]), points)
+
+    return read
+
+
+TIME = Quantity("time", parse_time_ns)
+BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
+SIZE = Quantity("size", parse_size_bytes)
+LATENCY_RANGE = Quantity("range", _range(parse_time_ns, "0:100us:11"))
+BANDWIDTH_RANGE = Quantity("range", _range(parse_bandwidth, "50Gbps:800Gbps:16"))
+
+
+def _stack(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+traces_argument = click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+
+gpus_per_node_option = click.option(
+    "--gpus-per-node",
+    type=click.IntRange(min=1),
+    help="Place the GPUs on nodes of N instead of the recorded hosts.",
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+stats_option = click.option(
+    "--stats", is_flag=True, help="Write seconds per stage and peak memory to stderr, as one JSON line."
+)
+
+output_file_option = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write; .zst compresses."
+)
+
+force_option = click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
+
+fabric_options = _stack(
+    click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file."),
+    click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
+    click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
+    click.option("--latency-box", type=LATENCY_RANGE, help="Range of L to solve exactly [0:1ms]."),
+    click.option("--bandwidth-box", type=BANDWIDTH_RANGE, help="Range of bandwidth to solve exactly [10Gbps:10Tbps]."),
+)
+
+cache_options = _stack(
+    click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures."),
+    click.option("--no-cache", is_flag=True, help="Neither read nor write solved signatures."),
+)
+
+
+def build_fabric(fabric_name: str, latency: Fraction | None, bandwidth: Fraction | None) -> Fabric:
+    """Return the fabric named, with the native point asked for."""
+    from atlas_lp.parameters import load_fabric
+
+    return load_fabric(fabric_name).at(latency_ns=latency, gap_ns_per_byte=bandwidth)
+
+
+def build_box(latency_box: Range | None, bandwidth_box: Range | None) -> Box:
+    """Return the box asked for, the default range where nothing was asked."""
+    from atlas_lp.envelope import Box
+
+    default = Box()
+    latency = (default.latency_from_ns, default.latency_to_ns)
+    gap = (default.gap_from_ns_per_byte, default.gap_to_ns_per_byte)
+    if latency_box is not None:
+        latency = (latency_box.low, latency_box.high)
+    if bandwidth_box is not None:
+        gap = (min(bandwidth_box.low, bandwidth_box.high), max(bandwidth_box.low, bandwidth_box.high))
+    return Box(*latency, *gap)
+
+
+def build_store(cache_folder: Path | None, no_cache: bool) -> Store:
+    """Return the store of solved signatures."""
+    from atlas_lp.cache import Store, default_folder
+
+    return Store(None if no_cache else cache_folder or default_folder())
+
+
+def check_free(path: Path, force: bool) -> None:
+    """Refuse to overwrite *path* unless *force*."""
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; overwrite with -f or choose another with -o")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder")

@@ -1,0 +1,98 @@
+"""What verbs print: tables and JSON on stdout, progress and statistics on stderr."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+_WIDTH_OFF_TERMINAL = 160
+
+
+def print_json(value: Any) -> None:
+    """Print plain *value* as JSON with sorted keys."""
+    click.echo(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False))
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; columns whose cells all start with a digit or sign are aligned right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    for i, name in enumerate(header):
+        cells = [str(row[i]) for row in rows]
+        numeric = bool(cells) and all(cell[:1].isdigit() or cell[:1] in "+-∞" for cell in cells)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell).replace("[", r"\[") for cell in row))
+    width = None if sys.stdout.isatty() else _WIDTH_OFF_TERMINAL
+    console = Console(width=width, highlight=False, soft_wrap=False)
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_list(title: str, items: Sequence[str]) -> None:
+    """Print a heading and one line per item."""
+    if items:
+        click.echo(title)
+        for item in items:
+            click.echo(f"  - {item}")
+
+
+class Stats:
+    """Seconds per stage and peak memory, written to stderr as one JSON line when asked for."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+
+    def write(self) -> None:
+        """Write the line, if statistics were asked for."""
+        if self.enabled:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            record = {
+                "schema": "atlas-lp/stats",
+                "version": 1,
+                "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+                "peak_memory_mb": round(peak / 1024),
+            }
+            click.echo(json.dumps(record), err=True)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Yield a callback that draws a bar on stderr, or None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total or None)
+            bar.update(tasks[stage], completed=done)
+
+        yield report

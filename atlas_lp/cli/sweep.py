@@ -1,0 +1,160 @@
+"""``sweep``: T along latency or bandwidth, from an analysis folder."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
+from atlas_lp.cli.output import print_json, print_table
+from atlas_lp.errors import InputError
+from atlas_lp.units import format_bandwidth, format_size, format_time, number
+
+if TYPE_CHECKING:
+    from atlas_lp.envelope import Piece
+
+
+@click.command()
+@click.argument("analysis", type=click.Path(path_type=Path))
+@click.option("--latency", type=LATENCY_RANGE, help="LO:HI[:N], such as 0:100us:11.")
+@click.option("--bandwidth", type=BANDWIDTH_RANGE, help="LO:HI[:N], such as 50Gbps:800Gbps:16.")
+@json_option
+def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_json: bool) -> None:
+    """Print T(L) or T(G) of an analysis folder, the other parameter at its native value.
+
+    With N, T at N equally spaced points (of L, or of bandwidth); without, the exact pieces in the range: where they
+    begin and end, and the slope, which counts messages (of L) or bytes (of G) on the critical path.
+
+    \b
+    Example:
+      atlas-lp sweep out --latency 0:100us:11
+      atlas-lp sweep out --bandwidth 50Gbps:800Gbps
+    """
+    from atlas_lp.results import read_analysis
+
+    if (latency is None) == (bandwidth is None):
+        raise InputError("give one of --latency LO:HI[:N] and --bandwidth LO:HI[:N]")
+    found = read_analysis(analysis)
+    envelope = found.envelope
+    base = envelope.time_ns(found.latency_ns, found.gap_ns_per_byte)
+    if latency is not None:
+        pieces = envelope.along_latency(found.gap_ns_per_byte)
+        for x in (latency.low, latency.high):
+            envelope.box.check(x, found.gap_ns_per_byte)
+        xs = [latency.low, latency.high] if latency.points is None else latency.values()
+        rows = _rows(pieces, xs, latency.points is None, base, "latency_ns", "messages")
+    else:
+        assert bandwidth is not None
+        pieces = envelope.along_gap(found.latency_ns)
+        for x in (bandwidth.low, bandwidth.high):
+            envelope.box.check(found.latency_ns, x)
+        rows = _rows(pieces, _gaps(bandwidth), bandwidth.points is None, base, "gap_ns_per_byte", "bytes")
+    result = {
+        "schema": "atlas-lp/sweep",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "native": {**found.summary["native"], "time_ns": number(base)},
+        "kind": "pieces" if (latency or bandwidth).points is None else "points",  # type: ignore[union-attr]
+        "rows": rows,
+    }
+    if as_json:
+        print_json(result)
+    else:
+        _print(result, found.summary)
+
+
+def _gaps(bandwidth: Range) -> list[Fraction]:
+    """Gaps per byte of bandwidths equally spaced between the ends; both ends alone without N."""
+    if bandwidth.points is None:
+        return sorted([bandwidth.low, bandwidth.high])
+    ends = Range(1 / bandwidth.low, 1 / bandwidth.high, bandwidth.points)
+    return [1 / value for value in ends.values()]
+
+
+def _rows(
+    pieces: list[Piece], xs: list[Fraction], whole: bool, base: Fraction, name: str, slope: str
+) -> list[dict[str, Any]]:
+    """Rows of a sweep: pieces between the two *xs* when *whole*, else the points *xs*."""
+    from atlas_lp.envelope import slopes_at
+
+    rows = []
+    if whole:
+        low, high = min(xs), max(xs)
+        for piece in pieces:
+            start, stop = max(piece.start, low), min(piece.stop, high)
+            if start < stop:
+                rows.append(
+                    {
+                        f"from_{name}": number(start),
+                        f"to_{name}": number(stop),
+                        "from_time_ns": number(piece.at(start)),
+                        "to_time_ns": number(piece.at(stop)),
+                        slope: piece.slope,
+                    }
+                )
+        return rows
+    for x in xs:
+        time = max(piece.at(x) for piece in pieces)
+        left, right = slopes_at(pieces, x)
+        rows.append(
+            {
+                name: number(x),
+                "time_ns": number(time),
+                "relative": float(time / base),
+                f"{slope}_left": left,
+                f"{slope}_right": right,
+            }
+        )
+    return rows
+
+
+def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
+    if summary["trace"]["synthetic"]:
+        click.echo("SYNTHETIC TRACE: no cluster was measured.")
+    native = result["native"]
+    click.echo(
+        f"native point: L = {format_time(native['latency_ns'])}, {native['bandwidth_gbps']:.4g} Gbps, "
+        f"T = {format_time(native['time_ns'])}"
+    )
+    by_latency = any("latency_ns" in key for key in result["rows"][0])
+    show = _show_latency if by_latency else _show_gap
+    slope = "dT/dL (messages)" if by_latency else "dT/dG (bytes)"
+    header: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    if result["kind"] == "pieces":
+        prefix = "latency_ns" if by_latency else "gap_ns_per_byte"
+        header = ("from", "to", "T from", "T to", slope)
+        rows = [
+            (
+                show(r[f"from_{prefix}"]),
+                show(r[f"to_{prefix}"]),
+                format_time(r["from_time_ns"], 6),
+                format_time(r["to_time_ns"], 6),
+                r["messages"] if by_latency else format_size(r["bytes"]),
+            )
+            for r in result["rows"]
+        ]
+    else:
+        header = ("L" if by_latency else "bandwidth", "T", "T / native", slope)
+        rows = [_point_row(r, by_latency, show) for r in result["rows"]]
+    print_table("T(L), bandwidth native" if by_latency else "T(G), latency native", header, rows)
+    click.echo("no congestion; recorded schedule, ranks and NCCL's choices as they are")
+
+
+def _point_row(row: dict[str, Any], by_latency: bool, show: Any) -> tuple[object, ...]:
+    name, slope = ("latency_ns", "messages") if by_latency else ("gap_ns_per_byte", "bytes")
+    left, right = row[f"{slope}_left"], row[f"{slope}_right"]
+    words = [str(x) if by_latency else format_size(x) for x in (left, right)]
+    both = words[0] if left == right else f"{words[0]} .. {words[1]}"
+    return show(row[name]), format_time(row["time_ns"], 6), f"{row['relative']:.4f}", both
+
+
+def _show_latency(value: float) -> str:
+    return format_time(value, 6)
+
+
+def _show_gap(value: float) -> str:
+    return f"{format_bandwidth(Fraction(value).limit_denominator(10**12), 6)} ({value:.6g} ns/B)"

@@ -22,8 +22,8 @@ from atlas_lp.traces import SignedInstance, Trace
 
 Ints = NDArray[np.int64]
 
-# Tags of one communicator: channels and the acknowledgement bit of signatures.expand stay below this.
-_TAGS_PER_COMMUNICATOR = 1 << 17
+# Tags of one schedule fit 32 bits; the communicator goes above them until all are numbered anew.
+_TAG_BITS = 32
 
 # Place of an operation inside the GOAL block of its GPU: gap calcs, begin, messages, end.
 _GAP, _BEGIN, _BODY, _END = range(4)
@@ -110,7 +110,7 @@ class _Builder:
         operation = operation_of_label[schedule.rank]
         gpu = gpu_of_label[schedule.rank]
         is_calc = schedule.kind == CALC
-        tags = schedule.tag + instance.instance.communicator * _TAGS_PER_COMMUNICATOR
+        tags = schedule.tag + (instance.instance.communicator << _TAG_BITS)
         own = self._add(
             gpu,
             self.turn[operation],
@@ -140,6 +140,7 @@ class _Builder:
         place[order] = np.arange(self.count)
         before, after = (place[np.concatenate(ends)] for ends in zip(*self.dependencies, strict=True))
         gpu, _, _, kind, size, peer, tag, cpu, nic = columns[:, order]
+        _, tag = np.unique(tag, return_inverse=True)
         return Schedule(
             ranks=self.gpus,
             kind=kind.astype(np.int8),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.signatures.costs import Primitive
+from atlas_lp.signatures.costs import Primitive, reduce_copy_ns
+from atlas_lp.signatures.program import Messages, Program
 from atlas_lp.signatures.protocols import Chunking, slice_sizes
 from atlas_lp.signatures.signature import Part, Signature
 from atlas_lp.signatures.splits import Task, alignment_220, ceil_div, round_up
@@ -39,38 +40,81 @@ class Steps:
     elements: Ints
 
 
-def ring_steps(signature: Signature, part: Part) -> Steps:
-    """Return what every ring index does for one channel's *part* of *signature*."""
+def ring_program(signature: Signature, reduce_copy: str, labels: Ints) -> Program:
+    """Return the program of the ranks *labels* (labels of *signature*) of a ring collective.
+
+    Every connection goes to the next rank of a channel's ring, so its link is 0.
+    """
+    columns: list[list[Ints]] = [[] for _ in range(8)]
+    for part in signature.parts:
+        ring = np.array(signature.rings[part.ring])
+        index_of = np.empty_like(ring)
+        index_of[ring] = np.arange(signature.ranks)
+        steps = ring_steps(signature, part, index_of[labels])
+        data = steps.elements * signature.element_bytes
+        cost = np.zeros_like(data)
+        for number in np.unique(steps.primitive).tolist():
+            mine = steps.primitive == number
+            cost[mine] = reduce_copy_ns(PRIMITIVES[number], signature.protocol, data[mine], reduce_copy)
+        values = (
+            ring[steps.index],
+            np.full_like(data, part.channel),
+            steps.step,
+            steps.primitive,
+            signature.protocol.wire_bytes(data),
+            cost,
+            ring[(steps.index + 1) % signature.ranks],
+            ring[steps.index - 1],
+        )
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+    rank, channel, step, primitive, wire, cost, following, previous = (np.concatenate(c) for c in columns)
+    receives = np.flatnonzero(np.array([p.receives for p in PRIMITIVES])[primitive])
+    sends = np.flatnonzero(np.array([p.sends for p in PRIMITIVES])[primitive])
+    return Program(
+        rank=rank,
+        channel=channel,
+        chain=np.zeros_like(rank),
+        step=step,
+        cost_ns=cost,
+        receives=Messages(receives, previous[receives], np.zeros_like(receives), wire[receives]),
+        sends=Messages(sends, following[sends], np.zeros_like(sends), wire[sends]),
+        fifo_slices=signature.fifo_slices,
+    )
+
+
+def ring_steps(signature: Signature, part: Part, indices: Ints | None = None) -> Steps:
+    """Return what the ring *indices* (default: all) do for one channel's *part* of *signature*."""
     chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
+    index = np.arange(signature.ranks) if indices is None else np.sort(indices)
     blocks = []
     chunk_base = 0
-    for program, offsets, lengths in _loops(signature, part):
-        chunks = offsets % lengths.shape[0]
+    for program, back, lengths in _loops(signature, part, index):
+        chunks = (index[:, None] - back) % len(lengths)
         pieces = slice_sizes(lengths[chunks], signature.protocol, chunking, signature.element_bytes)
         shape = pieces.shape
         primitive = np.broadcast_to(program[:, :, None], shape)
         chunk = np.broadcast_to((chunk_base + chunks)[:, :, None], shape)
         blocks.append([a.reshape(shape[0], -1) for a in (primitive, chunk, pieces)])
-        chunk_base += lengths.shape[0]
+        chunk_base += len(lengths)
     primitive, chunk, elements = (np.concatenate(column, axis=1) for column in zip(*blocks, strict=True))
-    kept = (elements > 0) & (primitive >= 0)
-    index = np.broadcast_to(np.arange(signature.ranks)[:, None], kept.shape)
+    kept = elements > 0
+    owner = np.broadcast_to(index[:, None], kept.shape)
     step = np.cumsum(kept, axis=1) - 1
-    return Steps(index[kept], step[kept], primitive[kept], chunk[kept], elements[kept])
+    return Steps(owner[kept], step[kept], primitive[kept], chunk[kept], elements[kept])
 
 
-def _loops(signature: Signature, part: Part) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield per loop: primitives (n x P), chunk numbers before the modulo (n x P), length of each chunk."""
+def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield per loop: primitives (indices x P), how far back their chunk is (P), and the length of each chunk."""
     n, width = signature.ranks, part.count
     chunk = signature.chunk_bytes // signature.element_bytes
-    index = np.arange(n)[:, None]
     if signature.collective in ("Broadcast", "Reduce"):
-        program = _chain(signature.collective, n)
+        program = _chain(signature.collective, n)[index]
         for done in range(0, width, chunk):
-            yield program, np.zeros_like(program), np.array([min(chunk, width - done)])
+            yield program, np.zeros(1, dtype=np.int64), np.array([min(chunk, width - done)])
         return
     primitives, back = _program(signature.collective, n)
-    program = np.broadcast_to(primitives, (n, len(primitives)))
+    program = np.broadcast_to(primitives, (len(index), len(primitives)))
     per_loop = n * chunk if signature.collective == "AllReduce" else chunk
     for done in range(0, width, per_loop):
         left = width - done
@@ -79,7 +123,7 @@ def _loops(signature: Signature, part: Part) -> Iterator[tuple[Ints, Ints, Ints]
             lengths = np.clip(left - np.arange(n) * length, 0, length)
         else:
             lengths = np.full(n, min(chunk, left))
-        yield program, index - back, lengths
+        yield program, back, lengths
 
 
 def _program(collective: str, n: int) -> tuple[Ints, Ints]:

@@ -1,0 +1,162 @@
+"""What each rank of a collective does, slice by slice, and how that becomes GOAL operations.
+
+A :class:`Program` is the common language of all algorithms: a row per slice that a thread block works on, with the
+messages it waits for and the messages it passes on.  For slice t of one chain (rank, channel, thread group), with
+receives R_t, reduce/copy K_t and sends S_t, :meth:`Program.schedule` emits::
+
+    R_t -> K_t -> S_t          what the slice does
+    K_(t-1) -> K_t             a thread group runs its slices strictly in order
+    K_u -> R_t                 u: D receives earlier on that connection (the FIFO slot is free again)
+    S_v -> K_t                 v: D sends earlier on that connection, network hops only (local send buffer)
+
+Source: NVIDIA/nccl ``device/prims_simple.h`` genericOp, waitPeer, postPeer; ``transport/net.cc`` sendProxyProgress,
+recvProxyProgress (2.20.5).
+
+Credits ``local`` are the edges above: they delay nobody across the network.  With ``acknowledged`` each freed slot
+is also told to the sender by a 0-byte message before it may send the D-th next slice, which limits a connection to D
+slices per round trip, as NCCL's clear-to-send does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlas_lp.goal.schedule import CALC, RECV, SEND, Schedule
+
+Ints = NDArray[np.int64]
+
+# Tag of a message: channel, then link, then whether it acknowledges a FIFO slot.
+LINK_TAG = 1 << 6
+_ACKNOWLEDGE_TAG = 1 << 31
+
+# Order of the operations of one slice in its block.
+_RECV, _CALC, _TELL, _HEAR, _SEND = range(5)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """One end of messages: the ``slice`` (row of the program) it belongs to, ``peer``, ``link`` and ``wire`` bytes.
+
+    Messages of one connection (rank, peer, channel, link) are matched first in, first out by program order.
+    """
+
+    slice: Ints
+    peer: Ints
+    link: Ints
+    wire: Ints
+
+    @classmethod
+    def empty(cls) -> Messages:
+        """No messages."""
+        none = np.zeros(0, dtype=np.int64)
+        return cls(none, none, none, none)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Slices of some or all ranks: arrays ``rank``, ``channel``, ``chain`` (thread group), ``step`` and ``cost_ns``.
+
+    ``step`` orders the slices of a chain and, across channels, the operations in the block of a rank.
+    ``fifo_slices`` is D, the depth of every connection.
+    """
+
+    rank: Ints
+    channel: Ints
+    chain: Ints
+    step: Ints
+    cost_ns: Ints
+    receives: Messages
+    sends: Messages
+    fifo_slices: int
+
+    def schedule(self, ranks: int, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
+        """Lay the program out as GOAL operations, block by block in the order (step, channel, chain).
+
+        *credits* is ``local``, ``acknowledged`` or ``none``.
+        """
+        layout = _Layout(self)
+        receives, sends = self.receives, self.sends
+        freed, slot_of = self._earlier(receives)
+        reused, buffer_of = self._earlier(sends)
+        acknowledged = credits == "acknowledged"
+        tells = slot_of if acknowledged else slot_of[:0]
+        hears = reused if acknowledged else reused[:0]
+        recv, calc, tell, hear, send = layout.number(tells, hears)
+
+        later, earlier = self._in_order()
+        pairs = [(recv, calc[receives.slice]), (calc[earlier], calc[later]), (calc[sends.slice], send)]
+        if credits != "none":
+            leaves = node_of_rank[self.rank[sends.slice[reused]]] != node_of_rank[sends.peer[reused]]
+            pairs.append((calc[receives.slice[slot_of]], recv[freed]))
+            pairs.append((send[buffer_of[leaves]], calc[sends.slice[reused[leaves]]]))
+        pairs += [(calc[receives.slice[tells]], tell), (hear, send[hears])]
+        return layout.schedule(ranks, nic_of_rank, pairs)
+
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """Pairs (slice, the slice before it in its chain)."""
+        order = np.lexsort((self.step, self.chain, self.channel, self.rank))
+        keys = np.stack([self.rank, self.channel, self.chain])[:, order]
+        same = np.all(keys[:, 1:] == keys[:, :-1], axis=0)
+        return order[1:][same], order[:-1][same]
+
+    def _earlier(self, messages: Messages) -> tuple[Ints, Ints]:
+        """Pairs (message, the message D before it on its connection)."""
+        rank, channel, step = (column[messages.slice] for column in (self.rank, self.channel, self.step))
+        order = np.lexsort((step, messages.link, messages.peer, channel, rank))
+        keys = np.stack([rank, channel, messages.peer, messages.link])[:, order]
+        depth = self.fifo_slices
+        same = np.all(keys[:, depth:] == keys[:, : max(keys.shape[1] - depth, 0)], axis=0)
+        return order[depth:][same], order[: len(order) - depth][same]
+
+
+class _Layout:
+    """Numbers the operations of a program in the order of their blocks."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def number(self, tells: Ints, hears: Ints) -> list[Ints]:
+        """Return operation numbers of receives, calcs, acknowledgements sent, awaited, and sends."""
+        program = self.program
+        receives, sends = program.receives, program.sends
+        slices = [receives.slice, np.arange(len(program.rank)), receives.slice[tells], sends.slice[hears], sends.slice]
+        sizes = [len(rows) for rows in slices]
+        self.slice = np.concatenate(slices)
+        self.phase = np.repeat([_RECV, _CALC, _TELL, _HEAR, _SEND], sizes)
+        none = np.full(len(program.rank), -1, dtype=np.int64)
+        self.peer = np.concatenate([receives.peer, none, receives.peer[tells], sends.peer[hears], sends.peer])
+        self.link = np.concatenate([receives.link, none + 1, receives.link[tells], sends.link[hears], sends.link])
+        zeros = np.zeros(len(tells) + len(hears), dtype=np.int64)
+        self.size = np.concatenate([receives.wire, program.cost_ns, zeros, sends.wire])
+        rows = np.arange(len(program.rank))
+        place = np.empty_like(rows)
+        place[np.lexsort((program.chain, program.channel, program.step, program.rank))] = rows
+        self.order = np.lexsort((np.arange(len(self.slice)), self.phase, place[self.slice]))
+        number = np.empty(len(self.order), dtype=np.int64)
+        number[self.order] = np.arange(len(self.order))
+        return np.split(number, np.cumsum(sizes)[:-1])
+
+    def schedule(self, ranks: int, nic_of_rank: Ints, pairs: list[tuple[Ints, Ints]]) -> Schedule:
+        """Return the numbered operations with the dependencies *pairs* (before, after)."""
+        phase, rows = self.phase[self.order], self.slice[self.order]
+        rank, channel = self.program.rank[rows], self.program.channel[rows]
+        is_calc = phase == _CALC
+        acknowledges = (phase == _TELL) | (phase == _HEAR)
+        tag = channel + LINK_TAG * self.link[self.order] + acknowledges * _ACKNOWLEDGE_TAG
+        before, after = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+        return Schedule(
+            ranks=ranks,
+            kind=np.array([RECV, CALC, SEND, RECV, SEND], dtype=np.int8)[phase],
+            rank=rank,
+            size=self.size[self.order],
+            peer=self.peer[self.order],
+            tag=np.where(is_calc, 0, tag),
+            cpu=channel,
+            nic=np.where(is_calc, 0, nic_of_rank[rank]),
+            before=before,
+            after=after,
+            on_start=np.zeros(len(before), dtype=np.bool_),
+        )

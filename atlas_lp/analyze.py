@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 import atlas_lp
-from atlas_lp.cache.store import Store, content_key
+from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
+from atlas_lp.collective import solve_cached
 from atlas_lp.compose import GAP, Program, compose
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
-from atlas_lp.goal import event_graph
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import Evaluator, PathVector, point
 from atlas_lp.parameters import Fabric
-from atlas_lp.signatures import REDUCE_COPY_MODELS, Signature, expand
+from atlas_lp.signatures import REDUCE_COPY_MODELS
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
 from atlas_lp.traces import Gap, SignedInstance, Trace, sign
@@ -45,43 +43,17 @@ class Analysis:
     summary: dict[str, Any]
 
 
-def envelope_key(signature: Signature, fabric: Fabric, box: Box) -> str:
-    """Cache key of a solved signature: all that its envelope depends on."""
-    return content_key(
-        {
-            "signature": signature.canonical(),
-            "fixed": fabric.fixed(),
-            "box": [str(value) for value in box.__dict__.values()],
-            "model": MODEL_VERSION,
-        }
-    )
-
-
-def solve_signature(signature: Signature, fabric: Fabric, box: Box, store: Store) -> Envelope:
-    """Return the envelope of *signature*, from *store* or solved and stored."""
-    key = envelope_key(signature, fabric, box)
-    found = store.get(key)
-    if isinstance(found, Envelope):
-        return found
-    schedule = expand(signature, fabric.reduce_copy, fabric.credits)
-    graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule)
-    envelope = solve(graph, fabric, box)
-    about = {
-        "signature": signature.key(),
-        "type": signature.collective,
-        "algorithm": signature.algorithm,
-        "protocol": signature.protocol.value,
-        "size_bytes": signature.size_bytes,
-        "ranks": signature.ranks,
-        "channels": signature.channels,
-        "nodes": len(set(signature.nodes)),
-    }
-    store.put(key, envelope, about)
-    return envelope
-
-
-def analyze(trace: Trace, fabric: Fabric, box: Box, store: Store, progress: Progress | None = None) -> Analysis:
+def analyze(
+    trace: Trace,
+    fabric: Fabric,
+    box: Box,
+    store: Store,
+    progress: Progress | None = None,
+    use_symmetry: bool = True,
+) -> Analysis:
     """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
+
+    Without *use_symmetry* every signature is expanded fully.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
@@ -92,7 +64,7 @@ def analyze(trace: Trace, fabric: Fabric, box: Box, store: Store, progress: Prog
     for done, (key, signature) in enumerate(sorted(unique.items())):
         if progress is not None:
             progress("signatures", done, len(unique))
-        envelopes[key] = solve_signature(signature, fabric, box, store)
+        envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
     program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed])
     envelope = solve(
         program.graph,
@@ -209,6 +181,7 @@ class _Summary:
             rows.append(
                 {
                     **signature_json(s),
+                    "method": self.envelopes[key].method,
                     "count": counts[key],
                     "on_path": on_path[key],
                     "time_ns": number(time),
@@ -221,16 +194,20 @@ class _Summary:
         return sorted(rows, key=lambda row: (-row["path_ns"], row["key"]))
 
     def _own_gaps(self) -> list[Gap]:
-        if any(s.signature.leaves_node for s in self.signed):
-            return []
-        return [
-            Gap(
-                "one-node",
-                len(self.signed),
-                "all ranks of every collective share a node, so no message uses the scale-out network and T does not "
-                "depend on L or G; ask about another placement with --gpus-per-node",
+        gaps = []
+        widths = [e.bracket_width for e in self.envelopes.values() if e.method == "bracket"]
+        if widths:
+            gaps.append(
+                Gap(
+                    "bracket",
+                    len(widths),
+                    "signatures with unequal chunks on too many ranks to expand: times are upper bounds, at most "
+                    f"{100 * max(widths):.2g} % above the lower ones",
+                )
             )
-        ]
+        if not any(s.signature.leaves_node for s in self.signed):
+            gaps.append(Gap("one-node", len(self.signed), _ONE_NODE))
+        return gaps
 
     def _assumptions(self) -> list[str]:
         sources = sorted(
@@ -250,6 +227,11 @@ class _Summary:
             *sources,
         ]
 
+
+_ONE_NODE = (
+    "collectives whose ranks all share a node: no message uses the scale-out network, so T does not depend on L or G; "
+    "ask about another placement with --gpus-per-node"
+)
 
 _COMPOSITION = (
     "composition: a collective starts when its last rank arrives and ends on all ranks at once; gaps between "
@@ -357,6 +339,7 @@ def _merged(certificates: Sequence[Certificate | None]) -> Certificate:
         solver=present[0].solver,
         status=status,
         points=sum(c.points for c in present),
+        points_of_interest=sum(c.points_of_interest for c in present),
         pivots=sum(c.pivots for c in present),
         largest_relative_difference=max(c.largest_relative_difference for c in present),
     )

@@ -19,10 +19,14 @@ from typing import Any
 import numpy as np
 
 from atlas_lp.errors import SolveError
+from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, Longest, Point
 
-MAX_ROW_POINTS = 6_000_000
-"""Rows times points that are certified by default; beyond it fewer points, beyond one point none."""
+MAX_ROW_POINTS = 200_000
+"""Rows times points that are certified by default; a graph with more rows gets one point."""
+
+MAX_ROWS = 2_000_000
+"""Graphs with more rows are not certified by default."""
 
 MAX_RELATIVE_DIFFERENCE = 1e-9
 
@@ -31,13 +35,14 @@ MAX_RELATIVE_DIFFERENCE = 1e-9
 class Certificate:
     """What an independent LP solver said of an envelope.
 
-    *status* is ``optimal`` or ``skipped: <reason>``; *points* were solved, with *pivots* simplex iterations in
-    all; *largest_relative_difference* compares objectives with the longest path.
+    *status* is ``optimal`` or ``skipped: <reason>``; *points* of the *points_of_interest* were solved, with *pivots*
+    simplex iterations in all; *largest_relative_difference* compares objectives with the longest path.
     """
 
     solver: str
     status: str
     points: int
+    points_of_interest: int
     pivots: int
     largest_relative_difference: float
 
@@ -102,7 +107,7 @@ class LongestPathLP:
         graph = self.evaluator.graph
         v, e, s = graph.vertices, graph.edges, len(self.sinks)
         columns = np.array(
-            [float(self.evaluator.theta[c]) if c not in ("messages", "bytes") else 0.0 for c in self._names()]
+            [float(self.evaluator.theta[c]) if c not in ("messages", "bytes") else 0.0 for c in COMPONENTS]
         )
         constant = (graph.costs @ columns)[graph.cost] * self.unit
         slopes = graph.costs[:, [MESSAGES, BYTES]][graph.cost] * self.unit
@@ -127,12 +132,6 @@ class LongestPathLP:
         lp.a_matrix_.index_ = np.concatenate([index.ravel(), sink_index.ravel()])[present]
         lp.a_matrix_.value_ = np.concatenate([value.ravel(), np.tile([1.0, -1.0], s)])[present]
         return lp
-
-    @staticmethod
-    def _names() -> tuple[str, ...]:
-        from atlas_lp.goal.event_graph import COMPONENTS
-
-        return COMPONENTS
 
     def _basis(self, longest: Longest) -> Any:
         """Columns with a tight in-edge and T are basic; so are the rows that are not tight."""
@@ -177,21 +176,25 @@ class LongestPathLP:
         )
 
 
-def certify(evaluator: Evaluator, points: Sequence[Point], max_row_points: int = MAX_ROW_POINTS) -> Certificate:
+def certify(
+    evaluator: Evaluator,
+    points: Sequence[Point],
+    max_row_points: int = MAX_ROW_POINTS,
+    max_rows: int = MAX_ROWS,
+) -> Certificate:
     """Solve the LP at *points* with HiGHS and compare with the longest path.
 
-    When rows x points exceed *max_row_points*, only the first points are solved, or none; the status says so.
-    Raises :class:`~atlas_lp.errors.SolveError` for a relative difference above 1e-9.
+    Only the first points are solved when rows x points exceed *max_row_points*, none when rows exceed *max_rows*; the
+    certificate says so.  Raises :class:`~atlas_lp.errors.SolveError` for a relative difference above 1e-9.
     """
     import highspy
 
     solver_name = f"HiGHS {highspy.Highs.version(_solver())}"
     rows = evaluator.graph.edges + 1
-    affordable = max_row_points // rows
-    if affordable == 0:
-        reason = f"skipped: {rows} rows are more than the limit of {max_row_points}"
-        return Certificate(solver_name, reason, 0, 0, 0.0)
-    chosen = list(dict.fromkeys(points))[:affordable]
+    if rows > max_rows:
+        reason = f"skipped: {rows} rows are more than the limit of {max_rows}"
+        return Certificate(solver_name, reason, 0, len(points), 0, 0.0)
+    chosen = points[: max(1, max_row_points // rows)]
     found = [evaluator.at(where) for where in chosen]
     lp = LongestPathLP(evaluator, max(float(longest.time_ns) for longest in found))
     largest, pivots = 0.0, 0
@@ -205,4 +208,4 @@ def certify(evaluator: Evaluator, points: Sequence[Point], max_row_points: int =
                 f"HiGHS says T = {objective} ns at L = {x / w} ns, G = {y / w} ns/B; the longest path says {exact} ns"
             )
         largest, pivots = max(largest, float(difference)), pivots + count
-    return Certificate(solver_name, "optimal", len(chosen), pivots, largest)
+    return Certificate(solver_name, "optimal", len(chosen), len(points), pivots, largest)

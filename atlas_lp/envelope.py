@@ -79,13 +79,17 @@ class Piece:
 class Envelope:
     """The path vectors that are longest somewhere in *box*, with every parameter but L and G fixed.
 
-    *fixed* holds the values of the components other than messages and bytes, in their order.
+    *fixed* holds the values of the components other than messages and bytes, in their order.  *method* says how the
+    graph was made: ``full``, ``quotient`` (by symmetry, as exact) or ``bracket`` (an upper bound, *bracket_width*
+    relative above a lower one).
     """
 
     vectors: tuple[PathVector, ...]
     fixed: tuple[Fraction, ...]
     box: Box = field(default_factory=Box)
     certificate: Certificate | None = None
+    method: str = "full"
+    bracket_width: float = 0.0
 
     def constant_ns(self, vector: PathVector) -> Fraction:
         """Part of a path's time that depends neither on L nor on G."""

@@ -132,36 +132,31 @@ def regime_map(
     if native_ns <= 0:
         raise InputError("T at the native point is not positive, so no cell can be compared to it")
     times = time_grid(joint, columns, rows)
-    by_latency = (times - time_grid(joint, latency, rows)) / native_ns
-    by_bandwidth = (times - time_grid(joint, columns, gap)) / native_ns
-    slowdowns = times / native_ns - 1
+    by_latency = times - time_grid(joint, latency, rows) > threshold * native_ns
+    by_bandwidth = times - time_grid(joint, columns, gap) > threshold * native_ns
+    regimes = np.full(times.shape, BOTH, np.int8)
+    regimes[by_latency & ~by_bandwidth] = LATENCY
+    regimes[by_bandwidth & ~by_latency] = BANDWIDTH
+    regimes[times <= (1 + threshold) * native_ns] = NEAR
     return RegimeMap(
-        columns,
-        rows,
-        native_ns,
-        times,
-        slowdowns,
-        _regimes(slowdowns, by_latency, by_bandwidth, threshold),
-        slowdown_bands(slowdowns),
+        latencies_ns=columns,
+        gaps=rows,
+        native_ns=native_ns,
+        times_ns=times,
+        slowdowns=times / native_ns - 1,
+        regimes=regimes,
+        bands=slowdown_bands(times, native_ns),
     )
 
 
-def _regimes(slowdown: Floats, by_latency: Floats, by_bandwidth: Floats, threshold: float) -> NDArray[np.int8]:
-    latency, bandwidth = by_latency > threshold, by_bandwidth > threshold
-    regimes = np.full(slowdown.shape, BOTH, np.int8)
-    regimes[latency & ~bandwidth] = LATENCY
-    regimes[bandwidth & ~latency] = BANDWIDTH
-    regimes[slowdown <= threshold] = NEAR
-    return regimes
+def slowdown_bands(times_ns: ArrayLike, native_ns: float) -> NDArray[np.int8]:
+    """Index into :data:`BANDS` of each time; an edge belongs to the band below it.
 
-
-def slowdown_bands(slowdowns: ArrayLike) -> NDArray[np.int8]:
-    """Index into :data:`BANDS` of each slowdown (a share); an edge belongs to the band below it.
-
-    >>> slowdown_bands([-0.1, 0.25, 0.3, 1.0, 1.1]).tolist()
+    >>> slowdown_bands([90, 125, 130, 200, 210], 100).tolist()
     [0, 0, 1, 2, 3]
     """
-    return np.searchsorted(BAND_EDGES, np.asarray(slowdowns, float), side="left").astype(np.int8)
+    edges = (1 + np.array(BAND_EDGES)) * native_ns
+    return np.searchsorted(edges, np.asarray(times_ns, float), side="left").astype(np.int8)
 
 
 def gap_limits(joint: Joint, latencies_ns: ArrayLike, limits_ns: ArrayLike) -> Floats:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from itertools import zip_longest
 
 from atlas_lp.certificate import MAX_ROW_POINTS, certify
 from atlas_lp.envelope import Box, Envelope, Piece, fixed_values
@@ -12,6 +14,9 @@ from atlas_lp.longest_path import Evaluator, PathVector, Plane, Point, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.upper_envelope import explore
 
+Planes = Callable[[int], None]
+"""Called with the number of planes known, after every evaluation."""
+
 
 def solve(
     graph: EventGraph,
@@ -19,13 +24,11 @@ def solve(
     box: Box | None = None,
     *,
     max_row_points: int = MAX_ROW_POINTS,
-    progress: Callable[[int], None] | None = None,
+    progress: Planes | None = None,
 ) -> Envelope:
     """Return the exact envelope of *graph* over *box*, certified by HiGHS.
 
     *fabric* gives the fixed parameters and the native point, which only chooses where to certify.
-    *progress* is called with the number of planes known after every evaluation.
-
     Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
     :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the
     envelope evaluations of O(V + E) each, independent of any number of parameter points.
@@ -47,18 +50,23 @@ def solve(
     chosen = tuple(sorted(vectors[plane] for plane in envelope.cells))
     result = Envelope(chosen, fixed_values(theta), box)
     certificate = certify(evaluator, certificate_points(result, fabric), max_row_points)
-    return Envelope(chosen, result.fixed, box, certificate)
+    return replace(result, certificate=certificate)
 
 
 def certificate_points(envelope: Envelope, fabric: Fabric) -> list[Point]:
-    """Where to ask HiGHS: native point, then breakpoints and midpoints of T(L) and T(G), then corners."""
+    """Where to ask HiGHS: native point, then breakpoints of T(L) and T(G) in turn, midpoints in turn, corners."""
     latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
-    along_latency = [point(x, gap) for x in _marks(envelope.along_latency(gap))]
-    along_gap = [point(latency, x) for x in _marks(envelope.along_gap(latency))]
-    return [point(latency, gap), *along_latency, *along_gap, *envelope.box.corners()]
+    of_latency, of_gap = envelope.along_latency(gap), envelope.along_gap(latency)
+    points = [point(latency, gap)]
+    for marks in (_breakpoints, _midpoints):
+        sides = [[point(x, gap) for x in marks(of_latency)], [point(latency, x) for x in marks(of_gap)]]
+        points += [p for pair in zip_longest(*sides) for p in pair if p is not None]
+    return list(dict.fromkeys([*points, *envelope.box.corners()]))
 
 
-def _marks(pieces: list[Piece]) -> list[Fraction]:
-    breakpoints = [piece.start for piece in pieces[1:]]
-    midpoints = [(piece.start + piece.stop) / 2 for piece in pieces]
-    return breakpoints + midpoints
+def _breakpoints(pieces: list[Piece]) -> list[Fraction]:
+    return [piece.start for piece in pieces[1:]]
+
+
+def _midpoints(pieces: list[Piece]) -> list[Fraction]:
+    return [(piece.start + piece.stop) / 2 for piece in pieces]

@@ -165,6 +165,8 @@ def _describe(envelope: Envelope) -> dict[str, Any]:
         "fixed": [str(value) for value in envelope.fixed],
         "box": [str(value) for value in box.__dict__.values()],
         "certificate": None if envelope.certificate is None else envelope.certificate.as_json(),
+        "method": envelope.method,
+        "bracket_width": envelope.bracket_width,
     }
 
 
@@ -176,4 +178,6 @@ def _envelope(table: pa.Table, metadata: Mapping[str, Any]) -> Envelope:
         fixed=tuple(Fraction(value) for value in metadata["fixed"]),
         box=Box(*(Fraction(value) for value in metadata["box"])),
         certificate=None if certificate is None else Certificate(**certificate),
+        method=metadata["method"],
+        bracket_width=metadata["bracket_width"],
     )

@@ -146,7 +146,10 @@ def event_graph(
     """
     node = np.arange(schedule.ranks) if node_of_rank is None else np.asarray(node_of_rank, dtype=np.int64)
     sends, recvs = schedule.messages()
-    scale_out = node[schedule.rank[sends]] != node[schedule.rank[recvs]]
+    if schedule.scale_out is None:
+        scale_out = node[schedule.rank[sends]] != node[schedule.rank[recvs]]
+    else:
+        scale_out = schedule.scale_out[sends]
     own = np.where(schedule.kind == CALC, schedule.size, 0)
     pays_overhead = np.zeros(len(schedule), dtype=bool)
     pays_overhead[sends[scale_out]] = pays_overhead[recvs[scale_out]] = True

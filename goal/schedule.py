@@ -21,6 +21,8 @@ class Schedule:
 
     Arrays of length n (operations): ``kind`` (:data:`CALC`, :data:`SEND`, :data:`RECV`), ``rank``, ``size``
     (ns of a calc, bytes of a message), ``peer`` (-1 for a calc), ``tag``, ``cpu``, ``nic``.
+    ``scale_out`` says which messages cross the scale-out network where node numbers cannot (in a quotient by symmetry,
+    one rank stands for many); usually it is None.
     Arrays of length d (dependencies): operation ``after[i]`` waits until operation ``before[i]`` has
     finished, or only started where ``on_start[i]`` (``irequires``).
     """
@@ -36,6 +38,7 @@ class Schedule:
     before: Ints
     after: Ints
     on_start: NDArray[np.bool_]
+    scale_out: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)

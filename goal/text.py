@@ -179,7 +179,12 @@ class _Reader:
         return Schedule(
             ranks=self.ranks,
             kind=kind,
-            **columns,
+            rank=columns["rank"],
+            size=columns["size"],
+            peer=columns["peer"],
+            tag=columns["tag"],
+            cpu=columns["cpu"],
+            nic=columns["nic"],
             before=np.array(self.before, dtype=np.int64),
             after=np.array(self.after, dtype=np.int64),
             on_start=np.array(self.on_start, dtype=np.bool_),

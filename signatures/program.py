@@ -19,7 +19,7 @@ slices per round trip, as NCCL's clear-to-send does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +72,38 @@ class Program:
     sends: Messages
     fifo_slices: int
 
-    def schedule(self, ranks: int, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
+    def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
         """Lay the program out as GOAL operations, block by block in the order (step, channel, chain).
 
         *credits* is ``local``, ``acknowledged`` or ``none``.
         """
+        leaves = [node_of_rank[self.rank[m.slice]] != node_of_rank[m.peer] for m in (self.receives, self.sends)]
+        return self._laid_out(len(node_of_rank), nic_of_rank, leaves[0], leaves[1], credits)
+
+    def quotient(self, node_of_rank: Ints, class_of_rank: Ints, nic_of_class: Ints, credits: str = "local") -> Schedule:
+        """Lay the program of one rank per class out; a message to a peer becomes one to the peer's class.
+
+        The result has a GOAL rank per class and carries ``scale_out``, because a class may well send to itself across
+        the network.
+        """
+        leaves = [node_of_rank[self.rank[m.slice]] != node_of_rank[m.peer] for m in (self.receives, self.sends)]
+        renamed = replace(
+            self,
+            rank=class_of_rank[self.rank],
+            receives=replace(self.receives, peer=class_of_rank[self.receives.peer]),
+            sends=replace(self.sends, peer=class_of_rank[self.sends.peer]),
+        )
+        return renamed._laid_out(len(nic_of_class), nic_of_class, leaves[0], leaves[1], credits)
+
+    def _laid_out(
+        self,
+        ranks: int,
+        nic_of_rank: Ints,
+        receive_leaves: NDArray[np.bool_],
+        send_leaves: NDArray[np.bool_],
+        credits: str,
+    ) -> Schedule:
+        """Emit the operations; the two masks say which receives and sends cross the network."""
         layout = _Layout(self)
         receives, sends = self.receives, self.sends
         freed, slot_of = self._earlier(receives)
@@ -89,11 +116,13 @@ class Program:
         later, earlier = self._in_order()
         pairs = [(recv, calc[receives.slice]), (calc[earlier], calc[later]), (calc[sends.slice], send)]
         if credits != "none":
-            leaves = node_of_rank[self.rank[sends.slice[reused]]] != node_of_rank[sends.peer[reused]]
+            network = send_leaves[reused]
             pairs.append((calc[receives.slice[slot_of]], recv[freed]))
-            pairs.append((send[buffer_of[leaves]], calc[sends.slice[reused[leaves]]]))
+            pairs.append((send[buffer_of[network]], calc[sends.slice[reused[network]]]))
         pairs += [(calc[receives.slice[tells]], tell), (hear, send[hears])]
-        return layout.schedule(ranks, nic_of_rank, pairs)
+        none = np.zeros(len(self.rank), dtype=np.bool_)
+        leaves = np.concatenate([receive_leaves, none, receive_leaves[tells], send_leaves[hears], send_leaves])
+        return layout.schedule(ranks, nic_of_rank, pairs, leaves)
 
     def _in_order(self) -> tuple[Ints, Ints]:
         """Pairs (slice, the slice before it in its chain)."""
@@ -139,7 +168,9 @@ class _Layout:
         number[self.order] = np.arange(len(self.order))
         return np.split(number, np.cumsum(sizes)[:-1])
 
-    def schedule(self, ranks: int, nic_of_rank: Ints, pairs: list[tuple[Ints, Ints]]) -> Schedule:
+    def schedule(
+        self, ranks: int, nic_of_rank: Ints, pairs: list[tuple[Ints, Ints]], leaves: NDArray[np.bool_]
+    ) -> Schedule:
         """Return the numbered operations with the dependencies *pairs* (before, after)."""
         phase, rows = self.phase[self.order], self.slice[self.order]
         rank, channel = self.program.rank[rows], self.program.channel[rows]
@@ -159,4 +190,5 @@ class _Layout:
             before=before,
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),
+            scale_out=leaves[self.order],
         )

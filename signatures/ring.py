@@ -85,23 +85,69 @@ def ring_program(signature: Signature, reduce_copy: str, labels: Ints) -> Progra
 
 def ring_steps(signature: Signature, part: Part, indices: Ints | None = None) -> Steps:
     """Return what the ring *indices* (default: all) do for one channel's *part* of *signature*."""
-    chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
     index = np.arange(signature.ranks) if indices is None else np.sort(indices)
     blocks = []
-    chunk_base = 0
+    chunk_base, step_base = 0, 0
     for program, back, lengths in _loops(signature, part, index):
-        chunks = (index[:, None] - back) % len(lengths)
-        pieces = slice_sizes(lengths[chunks], signature.protocol, chunking, signature.element_bytes)
-        shape = pieces.shape
-        primitive = np.broadcast_to(program[:, :, None], shape)
-        chunk = np.broadcast_to((chunk_base + chunks)[:, :, None], shape)
-        blocks.append([a.reshape(shape[0], -1) for a in (primitive, chunk, pieces)])
+        owner, position, chunk = _occupied(index, back, lengths, program.shape[1])
+        primitive = program[owner, position]
+        step = step_base + position
+        blocks.append((index[owner], step, primitive, chunk_base + chunk, lengths[chunk]))
         chunk_base += len(lengths)
-    primitive, chunk, elements = (np.concatenate(column, axis=1) for column in zip(*blocks, strict=True))
-    kept = elements > 0
-    owner = np.broadcast_to(index[:, None], kept.shape)
-    step = np.cumsum(kept, axis=1) - 1
-    return Steps(owner[kept], step[kept], primitive[kept], chunk[kept], elements[kept])
+        step_base += program.shape[1]
+    columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
+    return _sliced(signature, *columns)
+
+
+def _occupied(index: Ints, back: Ints, lengths: Ints, primitives: int) -> tuple[Ints, Ints, Ints]:
+    """Return (row of index, primitive, chunk) of all primitives whose chunk is not empty.
+
+    Goes over the chunks where they are fewer than the ring indices asked for, so that a small message on many ranks
+    costs what it sends and not ranks squared.
+    """
+    n, filled = len(lengths), np.flatnonzero(lengths)
+    if len(filled) >= len(index) or n == 1:
+        chunk = (index[:, None] - back) % n
+        owner, position = np.nonzero(np.broadcast_to(lengths[chunk] > 0, (len(index), primitives)))
+        return owner, position, np.broadcast_to(chunk, (len(index), primitives))[owner, position]
+    owner_index = (filled[:, None] + back) % n
+    row = np.searchsorted(index, owner_index)
+    present = index[np.minimum(row, len(index) - 1)] == owner_index
+    chunk_row, position = np.nonzero(present)
+    return row[present], position, filled[chunk_row]
+
+
+def _sliced(signature: Signature, index: Ints, step: Ints, primitive: Ints, chunk: Ints, elements: Ints) -> Steps:
+    """Cut primitives into slices, drop empty ones, and number the rest per ring index in program order."""
+    chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
+    order = np.lexsort((step, index))
+    pieces = slice_sizes(elements[order], signature.protocol, chunking, signature.element_bytes)
+    row, _ = np.nonzero(pieces)
+    index, primitive, chunk = (column[order][row] for column in (index, primitive, chunk))
+    first = np.searchsorted(index, index)
+    return Steps(index, np.arange(len(index)) - first, primitive, chunk, pieces[pieces > 0])
+
+
+def ring_operations(signature: Signature) -> int:
+    """Exact number of operations (receives, calcs, sends) of the whole schedule, without expanding it."""
+    chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
+    total = 0
+    for part in signature.parts:
+        for program, _, lengths in _loops(signature, part, np.arange(signature.ranks)):
+            pieces = slice_sizes(lengths, signature.protocol, chunking, signature.element_bytes)
+            # A chain has one chunk that every rank handles once; elsewhere every rank handles all n chunks in turn.
+            per_chunk = 3 * program.size - 2 * signature.ranks if program.shape[1] > 1 else 3 * len(program) - 2
+            slices = int(np.count_nonzero(pieces))
+            total += slices * per_chunk // (len(lengths) if program.shape[1] > 1 else 1)
+    return total
+
+
+def equal_chunks(signature: Signature) -> bool:
+    """Whether all chunks of every loop have one length, so that every ring index works on equal slices."""
+    zero = np.zeros(1, dtype=np.int64)
+    return all(
+        lengths.min() == lengths.max() for part in signature.parts for _, _, lengths in _loops(signature, part, zero)
+    )
 
 
 def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -119,8 +165,7 @@ def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints
     for done in range(0, width, per_loop):
         left = width - done
         if signature.collective == "AllReduce":
-            length = chunk if left >= per_loop else _last_chunk(signature, part, left)
-            lengths = np.clip(left - np.arange(n) * length, 0, length)
+            lengths = _cut(left, chunk if left >= per_loop else _last_chunk(signature, left), n)
         else:
             lengths = np.full(n, min(chunk, left))
         yield program, back, lengths
@@ -154,9 +199,25 @@ def _chain(collective: str, n: int) -> Ints:
     return np.array([[PRIMITIVES.index(role)] for role in roles])
 
 
-def _last_chunk(signature: Signature, part: Part, left: int) -> int:
-    """Chunk of the last, partial loop of AllReduce: 2.20 rounds to its alignment, 2.22 and newer to 16 B."""
+def last_alignment(signature: Signature) -> int:
+    """Work units that the chunk of the last AllReduce loop is rounded to: 16 B, in 2.20 as its parts."""
     if signature.split != "2.20":
-        return round_up(ceil_div(left, signature.ranks), max(1, 16 // signature.element_bytes))
-    task = Task(signature.collective, signature.protocol, part.count, signature.element_bytes, 1, signature.threads)
-    return round_up(ceil_div(left, signature.ranks), alignment_220(task))
+        return max(1, 16 // signature.element_bytes)
+    task = Task(signature.collective, signature.protocol, 0, signature.element_bytes, 1, signature.threads)
+    return alignment_220(task)
+
+
+def last_lengths(signature: Signature, part: Part) -> Ints:
+    """Length of every chunk in the last, partial loop of AllReduce (zeros when all loops are full)."""
+    left = part.count % (signature.ranks * signature.chunk_bytes // signature.element_bytes)
+    return _cut(left, _last_chunk(signature, left), signature.ranks)
+
+
+def _last_chunk(signature: Signature, left: int) -> int:
+    return round_up(ceil_div(left, signature.ranks), last_alignment(signature))
+
+
+def _cut(left: int, length: int, ranks: int) -> Ints:
+    """Chunks of *length* until nothing is left."""
+    lengths: Ints = np.clip(left - np.arange(ranks) * length, 0, length)
+    return lengths

@@ -132,46 +132,46 @@ class OperationTimes:
     def gap_edges(self) -> tuple[Ints, Ints, Ints]:
         """Measured gaps as (earlier operation or :data:`START`, later operation, ns).
 
-        A later operation of ``-1 - gpu`` is the end of the recorded activity of that GPU.
+        A later operation of ``-1 - gpu`` is the end of the recorded activity of that GPU.  The gap before an operation is
+        the time since the last operation of its GPU ended, so it never contains time inside a collective.
         """
         edges: list[tuple[Ints, Ints, Ints]] = []
-        overlaps = 0
         for gpu in np.unique(self.gpu):
             mine = np.flatnonzero(self.gpu == gpu)
             mine = mine[np.lexsort((mine, self.end_ns[mine], self.start[mine]))]
-            followed = np.zeros(len(mine), dtype=bool)
-            for stream in np.unique(self.stream[mine]):
-                own = mine[self.stream[mine] == stream]
-                before, overlapping = self._last_ended(mine, own, stream)
-                overlaps += overlapping
-                has = before >= 0
-                followed |= has
-                later, earlier = mine[has], own[before[has]]
-                edges.append((earlier, later, np.maximum(self.start[later] - self.end_ns[earlier], 0)))
-                tail = np.maximum(self.last[gpu] - self.end_ns[own[-1:]], 0)
-                edges.append((own[-1:], np.array([-1 - gpu]), tail))
-            free = mine[~followed]
-            edges.append((np.full(len(free), START), free, self.start[free] - self.origin))
-        if overlaps:
-            self.gaps.append(
-                Gap(
-                    "overlap",
-                    overlaps,
-                    "operations that start before the one before them on their stream ends",
-                )
-            )
+            later = np.append(mine, -1 - gpu)
+            start = np.append(self.start[mine], self.last[gpu])
+            ended = self._last_ended(mine, start)
+            end = np.where(ended >= 0, self.end_ns[ended], np.iinfo(np.int64).min)
+            begin = np.where(ended >= 0, self.start[ended], np.iinfo(np.int64).min)
+            # Another operation ran between this one and the later one: the order is kept through it.
+            follows = (ended >= 0) & ((end > begin.max(axis=0)) | (begin == begin.max(axis=0)))
+            gap = np.maximum(start - end.max(axis=0), 0)
+            free = np.flatnonzero(~follows.any(axis=0))
+            stream, place = np.nonzero(follows)
+            edges.append((ended[stream, place], later[place], gap[place]))
+            edges.append((np.full(len(free), START), later[free], start[free] - self.origin))
         before, after, cost = (np.concatenate(column) for column in zip(*edges, strict=True))
         return before, after, cost
 
-    def _last_ended(self, mine: Ints, own: Ints, stream: int) -> tuple[Ints, int]:
-        """Position in *own* (one stream) of the last operation ended when each of *mine* starts, -1 for none.
+    def _last_ended(self, mine: Ints, start: Ints) -> Ints:
+        """Last operation ended at each *start*, per stream of one GPU (streams x starts), -1 for none.
 
-        On its own stream an operation always follows the one before it, even if the two overlap.
+        On its own stream an operation always follows the one before it, even if the two overlap by a little.
         """
-        latest_end = np.maximum.accumulate(self.end_ns[own])
-        before = np.searchsorted(latest_end, self.start[mine], side="right") - 1
-        same = self.stream[mine] == stream
-        previous = np.arange(same.sum()) - 1
-        overlapping = int(np.count_nonzero(before[same] < previous))
-        before[same] = previous
-        return before, overlapping
+        streams, own_stream = np.unique(self.stream[mine], return_inverse=True)
+        result = np.full((len(streams), len(start)), -1, dtype=np.int64)
+        overlapping = 0
+        for number in range(len(streams)):
+            here = np.flatnonzero(own_stream == number)
+            own = mine[here]
+            before = np.searchsorted(np.maximum.accumulate(self.end_ns[own]), start, side="right") - 1
+            previous = np.arange(len(own)) - 1
+            overlapping += int(np.count_nonzero(before[here] < previous))
+            before[here] = previous
+            result[number] = np.where(before >= 0, own[before], -1)
+        if overlapping:
+            self.gaps.append(
+                Gap("overlap", overlapping, "operations that start before the one before them on their stream ends")
+            )
+        return result

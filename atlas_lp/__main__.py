@@ -1,0 +1,5 @@
+"""``python -m atlas_lp`` is the ``atlas-lp`` command."""
+
+from atlas_lp.cli import main
+
+main(prog_name="atlas-lp")

@@ -371,6 +371,6 @@ def headline(summary: dict[str, Any]) -> str:
         bandwidth = f"bandwidth down to {tolerance['bandwidth_gbps']:.4g} Gbps"
     return (
         f"At L = {format_time(native['latency_ns'])} and {native['bandwidth_gbps']:.4g} Gbps the recorded schedule "
-        f"takes {format_time(summary['makespan_ns'])}; {_DOMINANT[largest]} make {share:.0f} % of it; it stays within "
+        f"takes {format_time(summary['makespan_ns'])}; {_DOMINANT[largest]}: {share:.0f} % of it; it stays within "
         f"+{tolerance['percent']} % for {latency}, or for {bandwidth}."
     )

@@ -1,0 +1,240 @@
+"""The command line: the words people see, exit codes, JSON contracts, nothing written on a refusal."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+from jobs import two_ranks
+
+from atlas_lp.cli import main
+
+VERBS = ["inspect", "analyze", "sweep", "goal", "cache", "demo"]
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run a command line with its own cache; return the result."""
+    monkeypatch.setenv("ATLAS_LP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*words):
+        return CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+
+    return invoke
+
+
+@pytest.fixture
+def job(tmp_path):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    two_ranks(folder)
+    return folder
+
+
+def files(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb_has_an_example(run, verb):
+    result = run(verb, "--help")
+    assert result.exit_code == 0
+    assert f"atlas-lp {verb}" in result.output.split("Example:")[1]
+
+
+def test_version(run):
+    assert run("--version").output.startswith("atlas-lp, version 0.")
+
+
+def test_analyze_prints_the_answer_and_names_the_report(run, job):
+    result = run("analyze", job, "-o", "out")
+    lines = result.output.splitlines()
+    assert result.exit_code == 0
+    assert lines[0] == "SYNTHETIC TRACE: no cluster was measured."
+    assert lines[1].startswith("At L = 3.7 us and 200 Gbps the recorded schedule takes ")
+    assert lines[-1] == "report: out/report.html"
+    assert "cache: 0 hits, 1 misses" in lines
+
+
+def test_analyze_json_is_the_summary_file(run, job, tmp_path):
+    result = run("analyze", job, "-o", "out", "--json")
+    assert json.loads(result.output) == json.loads((tmp_path / "out" / "summary.json").read_text())
+
+
+def test_analyze_needs_somewhere_to_put_the_result(run, job):
+    result = run("analyze", job)
+    assert result.exit_code == 2
+    assert result.stderr == "Error: nowhere to put the result: give a folder with -o, or --json\n"
+
+
+def test_analyze_does_not_overwrite_without_force(run, job, tmp_path):
+    assert run("analyze", job, "-o", "out").exit_code == 0
+    before = {p: (tmp_path / "out" / p).read_bytes() for p in files(tmp_path / "out")}
+    result = run("analyze", job, "-o", "out")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: out: holds analysis.arrow already; overwrite with -f or choose another with -o\n"
+    )
+    assert {p: (tmp_path / "out" / p).read_bytes() for p in files(tmp_path / "out")} == before
+    assert run("analyze", job, "-o", "out", "-f").exit_code == 0
+
+
+@pytest.mark.parametrize("verb", ["inspect", "analyze"])
+def test_a_missing_file_is_one_line(run, verb, tmp_path):
+    extra = ["-o", "out"] if verb == "analyze" else []
+    result = run(verb, "nosuch.sqlite", *extra)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert "nosuch.sqlite: no such file" in result.stderr
+    assert files(tmp_path) == []
+
+
+def test_native_point_can_be_set(run, job):
+    native = json.loads(run("analyze", job, "--json", "--latency", "10us", "--bandwidth", "400Gbps").output)["native"]
+    assert native == {"latency_ns": 10_000, "gap_ns_per_byte": 0.02, "bandwidth_gbps": 400.0}
+
+
+def test_native_point_outside_the_box(run, job):
+    result = run("analyze", job, "-o", "out", "--latency", "2ms")
+    assert result.exit_code == 2
+    assert "outside the analysed range 0 ns .. 1 ms; solve again with a wider --latency-box" in result.stderr
+    assert run("analyze", job, "-o", "out", "--latency", "2ms", "--latency-box", "0:5ms").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--latency", "4", "'4' is not a time: 'no unit' is not one of"),
+        ("--latency", "4 parsecs", "'parsecs' is not one of"),
+        ("--bandwidth", "0Gbps", "a bandwidth of zero"),
+        ("--latency-box", "0", "write LO:HI or LO:HI:N"),
+    ],
+)
+def test_quantities_are_explained(run, job, option, value, words):
+    result = run("analyze", job, "-o", "out", option, value)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_stats_are_one_line_of_json_on_stderr(run, job):
+    result = run("analyze", job, "-o", "out", "--stats")
+    stats = json.loads(result.stderr)
+    assert stats["schema"] == "atlas-lp/stats"
+    assert set(stats["seconds"]) == {"read", "solve", "write"}
+    assert stats["peak_memory_mb"] > 0
+    assert "seconds" not in result.stdout
+
+
+def test_sweep_points_lie_on_the_envelope(run, job):
+    from atlas_lp.results import read_analysis
+
+    run("analyze", job, "-o", "out")
+    rows = json.loads(run("sweep", "out", "--latency", "0:100us:6", "--json").output)["rows"]
+    analysis = read_analysis(job.parent / "out")
+    assert [row["latency_ns"] for row in rows] == [0, 20_000, 40_000, 60_000, 80_000, 100_000]
+    for row in rows:
+        exact = analysis.envelope.time_ns(Fraction(row["latency_ns"]), Fraction(1, 25))
+        assert row["time_ns"] == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_sweep_of_bandwidth_takes_equal_steps_of_bandwidth(run, job):
+    run("analyze", job, "-o", "out")
+    rows = json.loads(run("sweep", "out", "--bandwidth", "100Gbps:400Gbps:4", "--json").output)["rows"]
+    assert [round(8 / row["gap_ns_per_byte"]) for row in rows] == [100, 200, 300, 400]
+
+
+def test_sweep_without_a_number_gives_the_pieces(run, job):
+    run("analyze", job, "-o", "out")
+    result = json.loads(run("sweep", "out", "--latency", "1us:1ms", "--json").output)
+    assert result["kind"] == "pieces"
+    assert (result["rows"][0]["from_latency_ns"], result["rows"][-1]["to_latency_ns"]) == (1000, 10**6)
+    assert [r["messages"] for r in result["rows"]] == sorted({r["messages"] for r in result["rows"]})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give one of --latency LO:HI[:N] and --bandwidth LO:HI[:N]"),
+        (("--latency", "0:1us", "--bandwidth", "1Gbps:2Gbps"), "give one of --latency"),
+        (("--latency", "0:2ms:3"), "outside the analysed range 0 ns .. 1 ms"),
+        (("--bandwidth", "1Gbps:100Gbps"), "outside the analysed range 10 Gbps .. 10 Tbps"),
+    ],
+)
+def test_sweep_refusals(run, job, words, message):
+    run("analyze", job, "-o", "out")
+    result = run("sweep", "out", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_sweep_of_nothing(run):
+    result = run("sweep", "nowhere", "--latency", "0:1us")
+    assert result.stderr == (
+        "Error: nowhere: no analysis here; make one with: atlas-lp analyze TRACE -o nowhere\n"
+    )
+
+
+def test_expand_then_solve_the_file_is_expand_solve(run):
+    options = ["--type", "allreduce", "--size", "1MiB", "--ranks", "8", "--gpus-per-node", "4", "--channels", "2"]
+    assert run("goal", "expand", *options, "-o", "a.goal.zst").exit_code == 0
+    from_file = json.loads(run("goal", "solve", "a.goal.zst", "--gpus-per-node", "4", "--json").output)
+    direct = json.loads(run("goal", "expand", *options, "--solve", "--json").output)
+    assert from_file["schema"] == direct["schema"] == "atlas-lp/envelope"
+    for key in ("envelopes", "joint", "native", "makespan_ns", "tolerance"):
+        assert from_file[key] == direct[key]
+
+
+def test_export_of_a_whole_trace_solves_to_the_program(run, job):
+    """Two collectives one after the other on two ranks: the message graph and the composition agree."""
+    assert run("goal", "export", job, "-o", "step.goal").exit_code == 0
+    whole = json.loads(run("goal", "solve", "step.goal", "--json").output)
+    composed = json.loads(run("analyze", job, "--json").output)
+    assert whole["makespan_ns"] == pytest.approx(composed["makespan_ns"], rel=1e-3)
+    assert whole["makespan_ns"] <= composed["makespan_ns"]
+
+
+def test_export_of_one_signature(run, job):
+    key = json.loads(run("inspect", job, "--json").output)["signatures"][0]["key"]
+    assert run("goal", "export", job, "--signature", key[:10], "-o", "one.goal").exit_code == 0
+    result = run("goal", "export", job, "--signature", "zz", "-o", "two.goal")
+    assert result.exit_code == 2
+    assert "no signature of this trace begin with 'zz'" in result.stderr
+
+
+def test_goal_files_of_other_tools(run, data_dir):
+    arguments = ["--latency", "1us", "--bandwidth", "1GB/s", "--bandwidth-box", "0.5GB/s:10GB/s", "--json"]
+    result = json.loads(run("goal", "solve", data_dir / "goal" / "binary_tree_32.goal", *arguments).output)
+    assert result["graph"]["ranks"] == 32
+    assert result["envelopes"]["latency"][-1]["messages"] == 5
+
+
+def test_goal_syntax_error_names_line_and_column(run, tmp_path):
+    (tmp_path / "bad.goal").write_text("num_ranks 1\nrank 0 {\nl1: clac 5\n}\n")
+    result = run("goal", "solve", "bad.goal")
+    assert result.exit_code == 2
+    assert "bad.goal, line 3, column 5" in result.stderr
+
+
+def test_cache_ls(run, job):
+    assert run("cache", "ls").output.startswith("0 entries, 0 B in ")
+    run("analyze", job, "-o", "out")
+    listed = json.loads(run("cache", "ls", "--json").output)
+    assert listed["schema"] == "atlas-lp/cache"
+    assert [entry["type"] for entry in listed["entries"]] == ["AllReduce"]
+
+
+def test_demo_writes_trace_and_report(run, tmp_path):
+    result = run("demo", "-o", "demo")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-2:] == ["trace:  demo/traces", "report: demo/report.html"]
+    assert files(tmp_path / "demo" / "traces") == [f"node{n}.sqlite" for n in range(4)]
+    assert run("demo", "-o", "demo").exit_code == 2
+
+
+def test_nothing_but_errors_of_the_project_reach_the_user(run, tmp_path):
+    """A folder that cannot be written is a refusal, too."""
+    (tmp_path / "file").write_text("")
+    result = run("demo", "-o", "file")
+    assert result.exit_code == 2
+    assert "exists and is not a folder" in result.stderr

@@ -19,18 +19,20 @@ from atlas_lp.collective import solve_cached
 from atlas_lp.compose import GAP, Program, compose
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.longest_path import Evaluator, PathVector, point
+from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures import REDUCE_COPY_MODELS
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
 from atlas_lp.traces import Gap, SignedInstance, Trace, sign
-from atlas_lp.units import format_time, gbps, number
+from atlas_lp.units import format_bandwidth, format_time, gbps, number
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
 
 TOLERANCE_PERCENT = 5
+
+_NOTHING = [0] * len(COMPONENTS)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class _Summary:
     def _breakdown(self) -> dict[str, Any]:
         """Where the time of the critical path at the native point goes, in ns."""
         theta = self.fabric.theta()
-        inside = [0] * len(COMPONENTS)
+        inside = _NOTHING
         between = 0
         for owner, vector in self.path:
             if owner == GAP:
@@ -165,19 +167,19 @@ class _Summary:
     def _signatures(self) -> list[dict[str, Any]]:
         theta = self.fabric.theta()
         on_path: Counter[str] = Counter()
-        path_vectors: dict[str, PathVector] = {}
+        totals: dict[str, list[int]] = {}
         for owner, vector in self.path:
             if owner != GAP:
                 key = self.signed[owner].signature.key()
                 on_path[key] += 1
-                path_vectors[key] = vector
+                totals[key] = [a + b for a, b in zip(totals.get(key, _NOTHING), vector, strict=True)]
         rows = []
         counts = Counter(s.signature.key() for s in self.signed)
         first = {s.signature.key(): s for s in reversed(self.signed)}
         for key, s in first.items():
             time = self.envelopes[key].time_ns(self.latency, self.gap)
-            vector = path_vectors.get(key, (0,) * len(COMPONENTS))
-            path_ns = on_path[key] * sum((n * theta[c] for c, n in zip(COMPONENTS, vector, strict=True)), Fraction(0))
+            total = totals.get(key, _NOTHING)
+            path_ns = sum((n * theta[c] for c, n in zip(COMPONENTS, total, strict=True)), Fraction(0))
             rows.append(
                 {
                     **signature_json(s),
@@ -187,8 +189,8 @@ class _Summary:
                     "time_ns": number(time),
                     "path_ns": number(path_ns),
                     "share": float(path_ns / self.longest.time_ns),
-                    "messages": vector[1],
-                    "bytes": vector[2],
+                    "messages": total[MESSAGES],
+                    "bytes": total[BYTES],
                 }
             )
         return sorted(rows, key=lambda row: (-row["path_ns"], row["key"]))
@@ -366,11 +368,12 @@ def headline(summary: dict[str, Any]) -> str:
     else:
         latency = f"L up to {format_time(tolerance['latency_ns'])}"
     if tolerance["bandwidth_gbps"] is None:
-        bandwidth = f"any bandwidth down to {8 / box['gap_to_ns_per_byte']:.4g} Gbps"
+        bandwidth = f"any bandwidth down to {format_bandwidth(Fraction(box['gap_to_ns_per_byte']))}"
     else:
-        bandwidth = f"bandwidth down to {tolerance['bandwidth_gbps']:.4g} Gbps"
+        bandwidth = f"bandwidth down to {format_bandwidth(Fraction(tolerance['gap_ns_per_byte']))}"
     return (
-        f"At L = {format_time(native['latency_ns'])} and {native['bandwidth_gbps']:.4g} Gbps the recorded schedule "
+        f"At L = {format_time(native['latency_ns'])} and {format_bandwidth(Fraction(native['gap_ns_per_byte']))} "
+        f"the recorded schedule "
         f"takes {format_time(summary['makespan_ns'])}; {_DOMINANT[largest]}: {share:.0f} % of it; it stays within "
         f"+{tolerance['percent']} % for {latency}, or for {bandwidth}."
     )

@@ -87,7 +87,10 @@ def _solver() -> Any:
 
 
 class LongestPathLP:
-    """The LP of one graph inside HiGHS; columns are the V vertices, then T, L, G."""
+    """The LP of one graph inside HiGHS; columns are the V vertices, then T, L, G, all in units of ``1 / unit`` ns.
+
+    L and G are scaled like times, so that their coefficients stay whole counts of messages and bytes.
+    """
 
     def __init__(self, evaluator: Evaluator, largest_ns: float) -> None:
         self.evaluator = evaluator
@@ -110,7 +113,7 @@ class LongestPathLP:
             [float(self.evaluator.theta[c]) if c not in ("messages", "bytes") else 0.0 for c in COMPONENTS]
         )
         constant = (graph.costs @ columns)[graph.cost] * self.unit
-        slopes = graph.costs[:, [MESSAGES, BYTES]][graph.cost] * self.unit
+        slopes = graph.costs[:, [MESSAGES, BYTES]][graph.cost]
         target = np.repeat(np.arange(v), np.diff(graph.in_start))
         index = np.empty((e, 4), dtype=np.int32)
         index[:, 0], index[:, 1], index[:, 2], index[:, 3] = target, graph.source, v + 1, v + 2
@@ -159,8 +162,8 @@ class LongestPathLP:
 
         v = self.evaluator.graph.vertices
         x, y, w = where
-        self.solver.changeColBounds(v + 1, x / w, x / w)
-        self.solver.changeColBounds(v + 2, y / w, y / w)
+        for column, value in ((v + 1, x / w * self.unit), (v + 2, y / w * self.unit)):
+            self.solver.changeColBounds(column, value, value)
         self.solver.setBasis(self._basis(longest))
         self.solver.run()
         status = self.solver.getModelStatus()
@@ -170,8 +173,8 @@ class LongestPathLP:
         dual = np.asarray(self.solver.getSolution().col_dual)
         return (
             info.objective_function_value / self.unit,
-            float(dual[v + 1]) / self.unit,
-            float(dual[v + 2]) / self.unit,
+            float(dual[v + 1]),
+            float(dual[v + 2]),
             int(info.simplex_iteration_count),
         )
 

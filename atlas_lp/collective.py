@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atlas_lp.cache.store import Store, content_key
 from atlas_lp.envelope import Box, Envelope
 from atlas_lp.goal import EventGraph, Schedule, event_graph
+from atlas_lp.goal.schedule import Ints
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures import Signature, expand, operation_count
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.signatures.symmetry import bracket, find_symmetry, quotient
 from atlas_lp.solve import Planes, solve
-
-Ints = NDArray[np.int64]
 
 FULL_OPERATIONS = 4_000_000
 """Schedules without exact symmetry are expanded fully up to this many operations, and bracketed beyond it."""

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
+from atlas_lp.goal.schedule import Ints
 from atlas_lp.longest_path import Longest, PathVector
 from atlas_lp.traces import Gap, SignedInstance, Trace
 from atlas_lp.traces.clocks import host_offsets
-
-Ints = NDArray[np.int64]
 
 GAP = -1
 """Owner of a cost row that is a measured gap and not a plane of an instance."""
@@ -75,7 +73,7 @@ def compose(trace: Trace, signed: Sequence[SignedInstance], planes: Sequence[Seq
         owners.append(np.full(len(own), instance))
         rows.append(np.array(own, dtype=np.int64).reshape(-1, len(COMPONENTS)))
         count += len(own)
-    source, target, cost = (np.concatenate(c).astype(np.int64) for c in zip(*columns, strict=True))
+    source, target, cost = (np.concatenate(c).astype(np.int32) for c in zip(*columns, strict=True))
     graph = EventGraph.from_edges(times.end + 1, source, target, cost, np.concatenate(rows), times.name)
     return Program(graph, np.concatenate(owners), times.measured_ns, times.durations(), tuple(times.gaps))
 
@@ -132,8 +130,8 @@ class OperationTimes:
     def gap_edges(self) -> tuple[Ints, Ints, Ints]:
         """Measured gaps as (earlier operation or :data:`START`, later operation, ns).
 
-        A later operation of ``-1 - gpu`` is the end of the recorded activity of that GPU.  The gap before an operation is
-        the time since the last operation of its GPU ended, so it never contains time inside a collective.
+        A later operation of ``-1 - gpu`` is the end of the recorded activity of that GPU.  The gap before an operation
+        is the time since the last operation of its GPU ended, so it never contains time inside a collective.
         """
         edges: list[tuple[Ints, Ints, Ints]] = []
         for gpu in np.unique(self.gpu):

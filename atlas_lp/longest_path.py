@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
+from atlas_lp.goal.schedule import Ints
 
 PathVector = tuple[int, ...]
 """Integer cost of one path, one entry per :data:`~atlas_lp.goal.event_graph.COMPONENTS`."""
@@ -33,7 +34,6 @@ _WORD_BITS = 62
 _LIMB_BITS = 58
 _DIGIT_BITS = 29
 
-Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
 
 
@@ -132,7 +132,10 @@ def _count_path(in_start: Ints, source: Small, cost: Small, tight: Small, end: i
 
 @dataclass(frozen=True)
 class Longest:
-    """One evaluation: the time in ns, the vector of the critical path, its end, and the tree of tight edges."""
+    """One evaluation: the time in ns, the vector of the critical path, its end, and the tree of tight edges.
+
+    The end is the last vertex with that time, which has no out-edges.
+    """
 
     time_ns: Fraction
     vector: PathVector
@@ -200,7 +203,7 @@ class Evaluator:
         weight = self._columns @ np.array(usable, dtype=np.int64)
         graph = self.graph
         time, tight = _longest_one(graph.in_start, graph.source, graph.cost, weight)
-        end = int(time.argmax())
+        end = len(time) - 1 - int(time[::-1].argmax())
         return end, int(time[end]), tight
 
     def _double(self, multipliers: tuple[int, int, int], bound: int) -> tuple[int, int, Small]:
@@ -217,5 +220,5 @@ class Evaluator:
         graph = self.graph
         top, rest, tight = _longest_two(graph.in_start, graph.source, graph.cost, high, low)
         best = np.flatnonzero(top == top.max())
-        end = int(best[rest[best].argmax()])
+        end = int(best[rest[best] == rest[best].max()][-1])
         return end, (int(top[end]) << _LIMB_BITS) + int(rest[end]), tight

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atlas_lp.compose import START, OperationTimes
 from atlas_lp.errors import UnsupportedError
-from atlas_lp.goal.schedule import CALC, Schedule
+from atlas_lp.goal.schedule import CALC, Ints, Schedule
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures import expand, operation_count
 from atlas_lp.signatures.expand import MAX_OPERATIONS
 from atlas_lp.traces import SignedInstance, Trace
-
-Ints = NDArray[np.int64]
 
 # Tags of one schedule fit 32 bits; the communicator goes above them until all are numbered anew.
 _TAG_BITS = 32

@@ -142,7 +142,7 @@ def parse_fabric(text: str, where: str = "fabric") -> Fabric:
     up = _Table(where, "scale_up", top.take("scale_up"))
     model = _Table(where, "model", top.take("model", {}))
     gpus_per_nic = out.take("gpus_per_nic", 1)
-    if not isinstance(gpus_per_nic, int) or gpus_per_nic < 1:
+    if type(gpus_per_nic) is not int or gpus_per_nic < 1:
         raise FabricError(f"{out.where} gpus_per_nic must be a whole number of at least 1")
     fabric = Fabric(
         name=str(top.take("name")),

@@ -36,7 +36,7 @@ def _parse(text: str, units: dict[str, int], what: str, example: str) -> Fractio
         raise UnitError(f"{text!r} is not a {what}: write a number and a unit, such as {example}")
     unit = match["unit"]
     if unit not in units:
-        known = ", ".join(sorted(units, key=lambda u: (units[u], u)))
+        known = ", ".join(sorted(filter(None, units), key=lambda u: (units[u], u)))
         raise UnitError(f"{text!r} is not a {what}: {unit or 'no unit'!r} is not one of {known}")
     return Fraction(match["number"]) * units[unit]
 

@@ -8,6 +8,8 @@ The model (LogGP as published; DESIGN section 4).  A vertex is the time an opera
 * its ``recv`` ends ``L + (m-1) G + o`` after the send ended, and ``o`` after what the recv itself requires: an
   uncontended message takes ``2 o + L + (m-1) G``;
 * a scale-up message of m bytes takes ``L_up + m G_up`` and nothing else.
+* With ingress queues the last byte of a message arrives no earlier than ``(m-1) G + g`` after the last byte of the
+  message before it at the same receiving port; off by default, because LogGP has no such queue, but incast needs it.
 
 *Issue order*: the sends of a port follow each other in the order of their depth, which is the number of
 operations on the longest chain of dependencies and messages before them, then of their position in the
@@ -17,7 +19,8 @@ contradict one, and it does not depend on L or G.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -25,7 +28,10 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import CycleError, GoalError
 from atlas_lp.goal.kernels import find_cycle, group_by, topological_order
-from atlas_lp.goal.schedule import CALC, Ints, Schedule
+from atlas_lp.goal.schedule import CALC, Ints, Schedule, encode
+
+Small = NDArray[np.int32]
+Name = Callable[[int], str]
 
 COMPONENTS = ("calc_ns", "messages", "bytes", "overheads", "gaps", "up_messages", "up_bytes")
 """The entries of a cost or path vector: what multiplies 1, L, G, o, g, L_up and G_up."""
@@ -52,10 +58,10 @@ class EventGraph:
     """
 
     in_start: Ints
-    source: NDArray[np.int32]
-    cost: NDArray[np.int32]
+    source: Small
+    cost: Small
     costs: Ints
-    vertex: Ints
+    vertex: Small
 
     @property
     def vertices(self) -> int:
@@ -69,7 +75,7 @@ class EventGraph:
 
     @classmethod
     def from_edges(
-        cls, vertices: int, sources: Ints, targets: Ints, cost: Ints, costs: Ints, name: object = str
+        cls, vertices: int, sources: Ints, targets: Ints, cost: Ints, costs: Ints, name: Name = str
     ) -> EventGraph:
         """Build from edge columns; vertex 0 must be the only one without in-edges.
 
@@ -79,159 +85,200 @@ class EventGraph:
         """
         if costs.size and int(costs.min()) < 0:
             raise GoalError("a cost is negative: calc times, sizes and gaps must be 0 or more")
-        order, _ = topological_order(vertices, sources, targets)
+        order, _ = topological_order(vertices, sources, targets, np.zeros(0, dtype=np.int32))
         if len(order) < vertices:
             raise CycleError(_cycle_text(find_cycle(vertices, sources, targets, order), name))
-        place = np.empty(vertices, dtype=np.int64)
-        place[order] = np.arange(vertices)
+        place = np.empty(vertices, dtype=np.int32)
+        place[order] = np.arange(vertices, dtype=np.int32)
+        del order
         in_start, members = group_by(place[targets], vertices)
         return cls(
             in_start=in_start,
-            source=place[sources[members]].astype(np.int32),
-            cost=cost[members].astype(np.int32),
+            source=place[sources[members]],
+            cost=cost[members].astype(np.int32, copy=False),
             costs=np.ascontiguousarray(costs, dtype=np.int64),
             vertex=place,
         )
 
 
-def _cycle_text(cycle: list[int], name: object) -> str:
-    words = [name(vertex) for vertex in cycle]  # type: ignore[operator]
+def _cycle_text(cycle: list[int], name: Name) -> str:
+    words = [name(vertex) for vertex in cycle]
     shown = words if len(words) <= 8 else [*words[:4], f"... {len(words) - 8} more ...", *words[-4:]]
     return "operations wait for each other in a cycle: " + " -> ".join([*shown, words[0]])
 
 
-class _CostTable:
-    """Collects cost rows and the edge columns that point at them."""
+class _Edges:
+    """Collects edges as columns and the rows of the cost table they point at."""
 
     def __init__(self) -> None:
         self.rows: list[Ints] = []
         self.count = 0
-        self.columns: list[tuple[Ints, Ints, Ints]] = []
+        self.columns: list[tuple[Small, Small, Small]] = []
 
-    def add(self, sources: Ints, targets: Ints, **components: Ints | int) -> None:
-        """Add edges whose cost vectors have the given components (arrays or one value for all)."""
+    def add(
+        self, sources: Ints, targets: Ints, varying: str | None = None, values: Ints | None = None, **costs: int
+    ) -> None:
+        """Add edges that cost *costs*, and *values* of the component *varying*."""
         if not len(sources):
             return
-        vectors = np.zeros((len(sources), len(COMPONENTS)), dtype=np.int64)
-        for component, values in components.items():
-            vectors[:, COMPONENTS.index(component)] = values
-        varying = [COMPONENTS.index(c) for c, v in components.items() if not np.isscalar(v)]
-        if varying:  # at most one component varies inside one kind of edge
-            _, first, inverse = np.unique(vectors[:, varying[0]], return_index=True, return_inverse=True)
+        distinct: Ints
+        code: Ints
+        if varying is None or values is None:
+            distinct, code = np.zeros(1, dtype=np.int64), np.zeros(len(sources), dtype=np.int32)
         else:
-            first, inverse = np.zeros(1, dtype=np.int64), np.zeros(len(sources), dtype=np.int64)
-        self.rows.append(vectors[first])
-        self.columns.append((sources, targets, inverse.reshape(-1) + self.count))
-        self.count += len(first)
+            distinct, code = encode(values)
+        rows = np.zeros((len(distinct), len(COMPONENTS)), dtype=np.int64)
+        for component, cost in costs.items():
+            rows[:, COMPONENTS.index(component)] = cost
+        if varying is not None:
+            rows[:, COMPONENTS.index(varying)] = distinct
+        self.rows.append(rows)
+        self.columns.append((sources.astype(np.int32), targets.astype(np.int32), (code + self.count).astype(np.int32)))
+        self.count += len(distinct)
 
-    def edges(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return sources, targets, cost ids and the cost table."""
-        empty = np.zeros(0, dtype=np.int64)
-        parts = self.columns or [(empty, empty, empty)]
-        rows = self.rows or [np.zeros((0, len(COMPONENTS)), dtype=np.int64)]
-        sources, targets, cost = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return sources, targets, cost, np.concatenate(rows)
+    def ends(self) -> tuple[Small, Small]:
+        """Sources and targets of the edges so far."""
+        if not self.columns:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        return np.concatenate([c[0] for c in self.columns]), np.concatenate([c[1] for c in self.columns])
+
+    def graph(self, vertices: int, name: Name) -> EventGraph:
+        """Build the graph; the collected columns are given up."""
+        sources, targets = self.ends()
+        cost = np.concatenate([c[2] for c in self.columns]) if self.columns else sources
+        rows = np.concatenate(self.rows) if self.rows else np.zeros((0, len(COMPONENTS)), dtype=np.int64)
+        self.columns.clear()
+        return EventGraph.from_edges(vertices, sources, targets, cost, rows, name)
 
 
 def event_graph(
-    schedule: Schedule, node_of_rank: Ints | None = None, port_rule: PortRule = PortRule.PORT
+    schedule: Schedule,
+    node_of_rank: Ints | None = None,
+    port_rule: PortRule = PortRule.PORT,
+    ingress: bool = False,
 ) -> EventGraph:
     """Build the LogGP graph of *schedule*.
 
     *node_of_rank* says which ranks share a node: messages inside a node are scale-up, and ``nic`` numbers
-    count per node.  Without it every rank is a node of its own.
+    count per node.  Without it every rank is a node of its own.  With *ingress* messages also queue at the port
+    that receives them.
 
     Raises :class:`~atlas_lp.errors.GoalError` for unmatched messages and
-    :class:`~atlas_lp.errors.CycleError` for a cycle.  Time and memory O(n log n), the sort being the matching.
+    :class:`~atlas_lp.errors.CycleError` for a cycle.  Time and memory O(n), but for sorting the sends of queues.
     """
+    negative = np.flatnonzero(schedule.size < 0)
+    if len(negative):
+        raise GoalError(f"{schedule.name(int(negative[0]))} is negative: times and sizes must be 0 or more")
     node = np.arange(schedule.ranks) if node_of_rank is None else np.asarray(node_of_rank, dtype=np.int64)
-    sends, recvs = schedule.messages()
-    if schedule.scale_out is None:
-        scale_out = node[schedule.rank[sends]] != node[schedule.rank[recvs]]
-    else:
-        scale_out = schedule.scale_out[sends]
-    own = np.where(schedule.kind == CALC, schedule.size, 0)
-    pays_overhead = np.zeros(len(schedule), dtype=bool)
-    pays_overhead[sends[scale_out]] = pays_overhead[recvs[scale_out]] = True
-
-    table = _CostTable()
-    vertices, issued = _add_dependencies(table, schedule, own, pays_overhead)
-    out_send, out_recv = sends[scale_out], recvs[scale_out]
-    table.add(
-        out_send + 1,
-        out_recv + 1,
-        messages=1,
-        overheads=1,
-        bytes=np.maximum(schedule.size[out_send] - 1, 0),
-    )
-    up_send, up_recv = sends[~scale_out], recvs[~scale_out]
-    table.add(up_send + 1, up_recv + 1, up_messages=1, up_bytes=schedule.size[up_send])
-
-    name = _namer(schedule, issued)
-    if port_rule is not PortRule.NONE and len(out_send):
-        sources, targets, _, _ = table.edges()
-        order, depth = topological_order(vertices, sources, targets)
-        if len(order) < vertices:
-            raise CycleError(_cycle_text(find_cycle(vertices, sources, targets, order), name))
-        first, then = _port_queues(schedule, out_send, out_recv, depth[out_send + 1], node, port_rule)
-        table.add(first + 1, then + 1, gaps=1, bytes=np.maximum(schedule.size[first] - 1, 0))
-    sources, targets, cost, costs = table.edges()
-    graph = EventGraph.from_edges(vertices, sources, targets, cost, costs, name)
-    return EventGraph(graph.in_start, graph.source, graph.cost, graph.costs, graph.vertex[1 : len(schedule) + 1])
+    builder = _Builder(schedule, node)
+    builder.add_dependencies()
+    builder.add_messages(ingress)
+    if len(builder.out_send) and (port_rule is not PortRule.NONE or ingress):
+        builder.add_queues(port_rule, ingress)
+    graph = builder.edges.graph(builder.vertices, builder.name)
+    return replace(graph, vertex=graph.vertex[1 : len(schedule) + 1])
 
 
-def _add_dependencies(
-    table: _CostTable, schedule: Schedule, own: Ints, pays_overhead: NDArray[np.bool_]
-) -> tuple[int, Ints]:
-    """Add the edges of ``requires``, ``irequires`` and of the source; return vertex count and issued ones.
+class _Builder:
+    """The vertices and edges of one schedule; operation i is vertex i + 1."""
 
-    Operation i is vertex i + 1.  An operation that others ``irequire`` gets a second vertex, the time it is
-    *issued*: when everything it requires has ended.
-    """
-    n = len(schedule)
-    issued = np.unique(schedule.before[schedule.on_start])
-    issue_vertex = np.arange(1, n + 1)
-    issue_vertex[issued] = n + 1 + np.arange(len(issued))
-    split = np.zeros(n, dtype=bool)
-    split[issued] = True
+    def __init__(self, schedule: Schedule, node: Ints) -> None:
+        self.schedule, self.node = schedule, node
+        sends, recvs = schedule.messages()
+        if schedule.scale_out is None:
+            scale_out = node[schedule.rank[sends]] != node[schedule.rank[recvs]]
+        else:
+            scale_out = schedule.scale_out[sends]
+        self.out_send, self.out_recv = sends[scale_out], recvs[scale_out]
+        self.up_send, self.up_recv = sends[~scale_out], recvs[~scale_out]
+        # (m - 1) G is what the body of a message takes on the wire; an empty message has none.
+        self.body = np.maximum(schedule.size[self.out_send] - 1, 0)
+        self.edges = _Edges()
+        self.vertices = len(schedule) + 1
+        self.issued = np.unique(schedule.before[schedule.on_start])
+        self.arrivals: Ints = np.zeros(0, dtype=np.int64)
 
-    before = np.where(schedule.on_start, issue_vertex[schedule.before], schedule.before + 1)
-    has_before = np.zeros(n, dtype=bool)
-    has_before[schedule.after] = True
-    free = np.flatnonzero(~has_before)
-    sources = np.concatenate([before, np.zeros(len(free), dtype=np.int64)])
-    operation = np.concatenate([schedule.after, free])
+    def _new_vertices(self, count: int) -> Ints:
+        numbers = np.arange(self.vertices, self.vertices + count)
+        self.vertices += count
+        return numbers
 
-    into_issue = split[operation]
-    table.add(sources[into_issue], issue_vertex[operation[into_issue]])
-    sources = np.concatenate([sources[~into_issue], issue_vertex[issued]])
-    operation = np.concatenate([operation[~into_issue], issued])
-    overhead = pays_overhead[operation]
-    table.add(sources[overhead], operation[overhead] + 1, overheads=1)
-    table.add(sources[~overhead], operation[~overhead] + 1, calc_ns=own[operation[~overhead]])
-    return n + 1 + len(issued), issued
-
-
-def _namer(schedule: Schedule, issued: Ints) -> object:
-    def name(vertex: int) -> str:
+    def name(self, vertex: int) -> str:
+        """Words for a vertex, for error messages."""
+        n = len(self.schedule)
         if vertex == 0:
             return "start"
-        operation = vertex - 1 if vertex <= len(schedule) else int(issued[vertex - 1 - len(schedule)])
-        return schedule.name(operation)
+        if vertex <= n:
+            return self.schedule.name(vertex - 1)
+        if vertex <= n + len(self.issued):
+            return self.schedule.name(int(self.issued[vertex - 1 - n]))
+        return self.schedule.name(int(self.out_recv[vertex - 1 - n - len(self.issued)]))
 
-    return name
+    def add_dependencies(self) -> None:
+        """Add the edges of ``requires`` and ``irequires``, and of the source to operations that require nothing.
 
+        An operation that others ``irequire`` gets a second vertex, the time it is *issued*: when everything it
+        requires has ended.
+        """
+        schedule, n, issued = self.schedule, len(self.schedule), self.issued
+        own = np.where(schedule.kind == CALC, schedule.size, 0)
+        pays_overhead = np.zeros(n, dtype=bool)
+        pays_overhead[self.out_send] = pays_overhead[self.out_recv] = True
+        issue_vertex = np.arange(1, n + 1)
+        issue_vertex[issued] = self._new_vertices(len(issued))
+        split = np.zeros(n, dtype=bool)
+        split[issued] = True
 
-def _port_queues(
-    schedule: Schedule, sends: Ints, recvs: Ints, depth: Ints, node: Ints, rule: PortRule
-) -> tuple[Ints, Ints]:
-    """Return the pairs of sends that follow each other in a queue (see *Issue order* above)."""
-    rank = schedule.rank[sends]
-    if rule is PortRule.PORT:
-        queue = np.stack([node[rank], schedule.nic[sends]])
-    else:
-        queue = np.stack([rank, schedule.rank[recvs]])
-    position = schedule.block_position()[sends]
-    order = np.lexsort((rank, position, depth, queue[1], queue[0]))
-    same = np.all(queue[:, order[1:]] == queue[:, order[:-1]], axis=0)
-    return sends[order[:-1][same]], sends[order[1:][same]]
+        before = np.where(schedule.on_start, issue_vertex[schedule.before], schedule.before + 1)
+        has_before = np.zeros(n, dtype=bool)
+        has_before[schedule.after] = True
+        free = np.flatnonzero(~has_before)
+        sources = np.concatenate([before, np.zeros(len(free), dtype=np.int64)])
+        operation = np.concatenate([schedule.after, free])
+
+        into_issue = split[operation]
+        self.edges.add(sources[into_issue], issue_vertex[operation[into_issue]])
+        sources = np.concatenate([sources[~into_issue], issue_vertex[issued]])
+        operation = np.concatenate([operation[~into_issue], issued])
+        overhead = pays_overhead[operation]
+        self.edges.add(sources[overhead], operation[overhead] + 1, overheads=1)
+        rest = operation[~overhead]
+        self.edges.add(sources[~overhead], rest + 1, "calc_ns", own[rest])
+
+    def add_messages(self, ingress: bool) -> None:
+        """Add an edge per message; with *ingress* it goes through a vertex, the time the last byte arrives."""
+        if ingress:
+            self.arrivals = self._new_vertices(len(self.out_send))
+            self.edges.add(self.out_send + 1, self.arrivals, "bytes", self.body, messages=1)
+            self.edges.add(self.arrivals, self.out_recv + 1, overheads=1)
+        else:
+            self.edges.add(self.out_send + 1, self.out_recv + 1, "bytes", self.body, messages=1, overheads=1)
+        sizes = self.schedule.size[self.up_send]
+        self.edges.add(self.up_send + 1, self.up_recv + 1, "up_bytes", sizes, up_messages=1)
+
+    def add_queues(self, rule: PortRule, ingress: bool) -> None:
+        """Add the queues of ports: the next send (or arrival) of a port follows the one before it."""
+        sources, targets = self.edges.ends()
+        owners = np.concatenate([self.issued + 1, self.out_recv[: len(self.arrivals)] + 1]).astype(np.int32)
+        order, depth = topological_order(self.vertices, sources, targets, owners)
+        if len(order) < self.vertices:
+            raise CycleError(_cycle_text(find_cycle(self.vertices, sources, targets, order), self.name))
+        schedule = self.schedule
+        sender, receiver = schedule.rank[self.out_send], schedule.rank[self.out_recv]
+        if rule is not PortRule.NONE:
+            port = (self.node[sender], schedule.nic[self.out_send])
+            first, then = self._follow(port if rule is PortRule.PORT else (sender, receiver), depth[self.out_send + 1])
+            self.edges.add(self.out_send[first] + 1, self.out_send[then] + 1, "bytes", self.body[first], gaps=1)
+        if ingress:
+            port = (self.node[receiver], schedule.nic[self.out_recv])
+            first, then = self._follow(port, depth[self.arrivals])
+            self.edges.add(self.arrivals[first], self.arrivals[then], "bytes", self.body[then], gaps=1)
+
+    def _follow(self, queue: tuple[Ints, Ints], depth: Ints) -> tuple[Ints, Ints]:
+        """Pairs of messages (their place in ``out_send``) that follow each other in a queue, in issue order."""
+        sender = self.schedule.rank[self.out_send]
+        position = self.schedule.block_position()[self.out_send]
+        order = np.lexsort((sender, position, depth, queue[1], queue[0]))
+        first, then = order[:-1], order[1:]
+        same = (queue[0][first] == queue[0][then]) & (queue[1][first] == queue[1][then])
+        return first[same], then[same]

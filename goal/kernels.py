@@ -6,24 +6,26 @@ which the edges were given.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
+Ints = NDArray[np.integer[Any]]
 Small = NDArray[np.int32]
 
 
 @njit(cache=True)
-def group_by(keys: Index, groups: int) -> tuple[Index, Index]:
-    """Stable counting sort: pointers of every group and the positions of its members."""
+def group_by(keys: Ints, groups: int) -> tuple[Ints, Small]:
+    """Stable counting sort of integers: pointers of every group and the positions of its members."""
     pointers = np.zeros(groups + 1, np.int64)
     for key in keys:
         pointers[key + 1] += 1
     for group in range(groups):
         pointers[group + 1] += pointers[group]
     fill = pointers[:-1].copy()
-    members = np.empty(len(keys), np.int64)
+    members = np.empty(len(keys), np.int32)
     for i in range(len(keys)):
         key = keys[i]
         members[fill[key]] = i
@@ -32,18 +34,20 @@ def group_by(keys: Index, groups: int) -> tuple[Index, Index]:
 
 
 @njit(cache=True)
-def topological_order(vertices: int, sources: Index, targets: Index) -> tuple[Index, Index]:
+def topological_order(vertices: int, sources: Ints, targets: Ints, owners: Ints) -> tuple[Small, Small]:
     """Order the vertices first in, first out (Kahn), and give each its depth.
 
-    The depth of a vertex is the number of edges of the longest chain before it.  Vertices on or behind a
-    cycle are missing from the order, which is then shorter than *vertices*.
+    The last vertices are auxiliary: moments inside the operation that *owners* names.  The depth of a vertex is the
+    number of edges of the longest chain before it, not counting those from an auxiliary vertex to its owner.  Vertices
+    on or behind a cycle are missing from the order, which is then shorter than *vertices*.
     """
     pointers, members = group_by(sources, vertices)
-    waiting = np.zeros(vertices, np.int64)
+    first = vertices - len(owners)
+    waiting = np.zeros(vertices, np.int32)
     for target in targets:
         waiting[target] += 1
-    depth = np.zeros(vertices, np.int64)
-    order = np.empty(vertices, np.int64)
+    depth = np.zeros(vertices, np.int32)
+    order = np.empty(vertices, np.int32)
     filled = 0
     for vertex in range(vertices):
         if waiting[vertex] == 0:
@@ -55,7 +59,8 @@ def topological_order(vertices: int, sources: Index, targets: Index) -> tuple[In
         done += 1
         for k in range(pointers[vertex], pointers[vertex + 1]):
             target = targets[members[k]]
-            depth[target] = max(depth[target], depth[vertex] + 1)
+            own = vertex >= first and owners[vertex - first] == target
+            depth[target] = max(depth[target], depth[vertex] + (0 if own else 1))
             waiting[target] -= 1
             if waiting[target] == 0:
                 order[filled] = target
@@ -63,7 +68,7 @@ def topological_order(vertices: int, sources: Index, targets: Index) -> tuple[In
     return order[:filled], depth
 
 
-def find_cycle(vertices: int, sources: Index, targets: Index, order: Index) -> list[int]:
+def find_cycle(vertices: int, sources: Ints, targets: Ints, order: Ints) -> list[int]:
     """Return one cycle among the vertices that *order* (of :func:`topological_order`) left out."""
     left = np.ones(vertices, dtype=bool)
     left[order] = False

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from atlas_lp.errors import GoalError
+from atlas_lp.goal.kernels import group_by
 
 CALC, SEND, RECV = 0, 1, 2
 KIND_NAMES = ("calc", "send", "recv")
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -68,34 +72,52 @@ class Schedule:
     def messages(self) -> tuple[Ints, Ints]:
         """Match sends and receives first in, first out by (source, destination, tag).
 
-        Returns the operation numbers of all sends and of their receives, in the order of the sends' keys.
-        Raises :class:`~atlas_lp.errors.GoalError` for an unmatched operation or unequal sizes.
-        Cost O(n log n).
+        Returns the operation numbers of all sends and of their receives.  Raises
+        :class:`~atlas_lp.errors.GoalError` for an unmatched operation or unequal sizes.  Cost O(n).
         """
-        sends, send_keys = self._ends(SEND, self.rank, self.peer)
-        recvs, recv_keys = self._ends(RECV, self.peer, self.rank)
-        if send_keys.shape != recv_keys.shape or not np.array_equal(send_keys, recv_keys):
-            raise GoalError(self._unmatched(sends, send_keys, recvs, recv_keys))
+        ends = [np.flatnonzero(self.kind == kind) for kind in (SEND, RECV)]
+        connections, count = self._connections(*ends)
+        (send_start, send_order), (recv_start, recv_order) = (group_by(c, count) for c in connections)
+        if not np.array_equal(send_start, recv_start):
+            raise GoalError(self._unmatched(ends, (send_start, recv_start), (send_order, recv_order)))
+        sends, recvs = ends[0][send_order], ends[1][recv_order]
         unequal = np.flatnonzero(self.size[sends] != self.size[recvs])
         if len(unequal):
-            first = unequal[0]
+            first = unequal[sends[unequal].argmin()]
             raise GoalError(f"{self.name(sends[first])} is matched by {self.name(recvs[first])}: the sizes differ")
         return sends, recvs
 
-    def _ends(self, kind: int, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-        operations = np.flatnonzero(self.kind == kind)
-        keys = np.stack([source[operations], destination[operations], self.tag[operations]])
-        order = np.lexsort((operations, keys[2], keys[1], keys[0]))
-        return operations[order], keys[:, order]
+    def _connections(self, sends: Ints, recvs: Ints) -> tuple[list[Ints], int]:
+        """Number the (source, destination, tag) of all sends and receives alike; return their count, too."""
+        both = np.concatenate([sends, recvs])
+        is_send = np.arange(len(both)) < len(sends)
+        rank, peer = self.rank[both], self.peer[both]
+        pair = np.where(is_send, rank * self.ranks + peer, peer * self.ranks + rank)
+        _, pair_code = encode(pair)
+        tags, tag_code = encode(self.tag[both])
+        connections, code = encode(pair_code * max(len(tags), 1) + tag_code)
+        return [code[: len(sends)], code[len(sends) :]], len(connections)
 
-    def _unmatched(self, sends: Ints, send_keys: Ints, recvs: Ints, recv_keys: Ints) -> str:
-        """Name the first operation whose (source, destination, tag) has no partner."""
-        both = min(len(sends), len(recvs))
-        differ = np.any(send_keys[:, :both] != recv_keys[:, :both], axis=0)
-        at = int(np.argmax(differ)) if differ.any() else both
-        lonely_send = at < len(sends) and (at >= len(recvs) or tuple(send_keys[:, at]) < tuple(recv_keys[:, at]))
-        operation, partner = (sends[at], "receive") if lonely_send else (recvs[at], "send")
+    def _unmatched(self, ends: Sequence[Ints], starts: tuple[Ints, Ints], members: tuple[Ints, Ints]) -> str:
+        """Name the first operation that finds no partner on its connection."""
+        counts = [np.diff(start) for start in starts]
+        matched = np.minimum(*counts)
+        lonely = []
+        for operations, start, member, count, partner in zip(
+            ends, starts, members, counts, ("receive", "send"), strict=True
+        ):
+            surplus = np.flatnonzero(count > matched)
+            firsts = operations[member[start[surplus] + matched[surplus]]]
+            if len(firsts):
+                lonely.append((int(firsts.min()), partner))
+        operation, partner = min(lonely)
         return f"{self.name(operation)} has no matching {partner}: every message needs both ends"
+
+
+def encode(values: Ints) -> tuple[Ints, Ints]:
+    """Distinct *values* in order of first appearance, and the number of each value among them.  Cost O(n)."""
+    encoded = pa.array(values).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def with_program_order(schedule: Schedule) -> Schedule:

@@ -29,7 +29,7 @@ from atlas_lp.errors import GoalError
 from atlas_lp.goal.schedule import CALC, KIND_NAMES, RECV, SEND, Schedule
 
 _OPERATION = re.compile(
-    r"(?:([A-Za-z]\w*)[ \t]*:[ \t]*)?"
+    r"(?:((?!(?:calc|send|recv|requires|irequires)\b)[A-Za-z]\w*)[ \t]*:[ \t]*)?"
     r"(?:calc[ \t]+(\d+)(?:[ \t]+cpu[ \t]+(\d+))?"
     r"|(send|recv)[ \t]+(\d+)[ \t]*b[ \t]+(to|from)[ \t]+(-1|\d+)"
     r"(?:[ \t]+tag[ \t]+(-1|\d+))?(?:[ \t]+cpu[ \t]+(\d+))?(?:[ \t]+nic[ \t]+(\d+))?)[ \t]*$",
@@ -39,6 +39,36 @@ _DEPENDENCY = re.compile(r"([A-Za-z]\w*)[ \t]+(i?requires)[ \t]+([A-Za-z]\w*)[ \
 _RANK = re.compile(r"rank[ \t]+(\d+)[ \t]*\{[ \t]*$")
 _NUM_RANKS = re.compile(r"num_ranks[ \t]+(\d+)[ \t]*$")
 _WORD = re.compile(r"\S+")
+
+
+def _nested(*parts: str) -> re.Pattern[str]:
+    """Match as many of *parts*, in order, as a line begins with."""
+    pattern = ""
+    for part in reversed(parts):
+        pattern = f"(?:{part}{pattern})?"
+    return re.compile(pattern, re.ASCII)
+
+
+_LABEL = r"(?!(?:calc|send|recv|requires|irequires|rank|num_ranks)\b)[A-Za-z]\w*"
+_BLANK, _BLANKS = r"[ \t]*", r"[ \t]+"
+_FIELDS = [rf"(?:{_BLANKS}{name}(?=[ \t]|$){_BLANK}\d*)?" for name in ("tag", "cpu", "nic")]
+_PREFIXES = [
+    _nested(rf"(?:{_LABEL}{_BLANK}:{_BLANK})?calc(?=[ \t]|$){_BLANK}", r"\d+", _FIELDS[1]),
+    _nested(
+        rf"(?:{_LABEL}{_BLANK}:{_BLANK})?(?:send|recv)(?=[ \t]|$){_BLANK}",
+        rf"\d+{_BLANK}",
+        rf"b{_BLANKS}",
+        rf"(?:to|from){_BLANKS}",
+        r"\d+",
+        "".join(_FIELDS),
+    ),
+    _nested(rf"{_LABEL}{_BLANK}:{_BLANK}"),
+    _nested(rf"{_LABEL}{_BLANKS}i?requires(?=[ \t]|$){_BLANK}", _LABEL),
+]
+_BLOCK_PREFIXES = [
+    _nested(rf"num_ranks{_BLANKS}", r"\d+"),
+    _nested(rf"rank{_BLANKS}", r"\d+", rf"{_BLANK}\{{"),
+]
 
 
 class _Reader:
@@ -68,6 +98,8 @@ class _Reader:
         self.line_number += 1
         if self.ranks < 0:
             raise self.fail("no 'num_ranks N' line: this is not a GOAL file")
+        if self.in_comment:
+            raise self.fail("a comment is not closed: add '*/'")
         if self.open:
             raise self.fail(f"the block of rank {self.rank} is not closed: add '}}' (is the file cut?)")
         if self.rank + 1 != self.ranks:
@@ -77,16 +109,18 @@ class _Reader:
         return self._schedule()
 
     def _skip_comment(self, line: str) -> bool:
-        text = line.strip()
-        if self.in_comment:
-            self.in_comment = not text.endswith("*/")
-            return True
-        if text.startswith("/*"):
-            self.in_comment = "*/" not in text[2:]
-            if not self.in_comment and not text.endswith("*/"):
-                raise self.fail("a statement after a comment: put it on its own line", line.index("*/") + 3)
-            return True
-        return not text or text.startswith("//")
+        """Whether *line* is blank or a comment, alone or as part of one over several lines."""
+        start = 0
+        if not self.in_comment:
+            text = line.strip()
+            if not text.startswith("/*"):
+                return not text or text.startswith("//")
+            start = line.index("/*") + 2
+        end = line.find("*/", start)
+        self.in_comment = end < 0
+        if end >= 0 and line[end + 2 :].strip():
+            raise self.fail("a statement after a comment: put it on its own line", end + 3)
+        return True
 
     def _statement(self, line: str) -> None:
         if line[0] in " \t":
@@ -160,18 +194,15 @@ class _Reader:
         self.on_start.append(match[2] == "irequires")
 
     def _syntax(self, line: str) -> GoalError:
-        """Name the first word that no statement has at its place."""
-        known = re.compile(
-            r"(?:[A-Za-z]\w*[ \t]*:[ \t]*)?(?:(?:calc[ \t]+\d+|(?:send|recv)[ \t]+\d+[ \t]*b[ \t]+(?:to|from)"
-            r"[ \t]+\S+)(?:[ \t]+(?:tag|cpu|nic)[ \t]+-?\d+)*)?[ \t]*"
-        )
-        match = known.match(line)
-        column = match.end() if match is not None else 0
-        word = _WORD.search(line, min(column, len(line.rstrip()) - 1))
-        shown = word[0] if word else line
-        place = (word.start() if word else 0) + 1
+        """Name the first word that cannot stand at its place."""
         expected = "an operation, a dependency or '}'" if self.open else "'num_ranks N' or 'rank R {'"
-        return self.fail(f"unexpected {shown[:40]!r}; expected {expected} (fields in order tag, cpu, nic)", place)
+        prefixes = _PREFIXES if self.open else _BLOCK_PREFIXES[self.ranks >= 0 :]
+        # The longest beginning that some statement has; what follows is what is wrong.
+        end = max(match.end() for pattern in prefixes if (match := pattern.match(line)) is not None)
+        word = _WORD.search(line, end)
+        shown, column = (word[0][:40], word.start() + 1) if word else ("the end of the line", len(line) + 1)
+        quoted = f"'{shown}'" if word else shown
+        return self.fail(f"unexpected {quoted}; expected {expected} (fields in order tag, cpu, nic)", column)
 
     def _schedule(self) -> Schedule:
         columns = {name: np.array(values, dtype=np.int64) for name, values in self.columns.items()}
@@ -220,16 +251,15 @@ def read_goal(path: Path) -> Schedule:
 def goal_lines(schedule: Schedule) -> Iterator[str]:
     """Write *schedule* as lines of GOAL text, each operation labelled ``l<position in its block>``.
 
-    Dependencies stand directly after the later of their two operations, in ascending order.
-    Raises :class:`~atlas_lp.errors.GoalError` where an operation requires a later one, which GOAL cannot say.
+    Dependencies stand directly after the later of their two operations, where both labels are known.
     """
-    if np.any(schedule.before >= schedule.after):
-        raise GoalError("an operation requires a later one of its block: reorder before writing GOAL")
-    order = np.lexsort((schedule.on_start, schedule.before, schedule.after))
-    before, after, on_start = schedule.before[order], schedule.after[order], schedule.on_start[order]
-    first = np.searchsorted(after, np.arange(len(schedule) + 1)).tolist()
+    later = np.maximum(schedule.before, schedule.after)
+    order = np.lexsort((schedule.on_start, schedule.before, schedule.after, later))
+    first = np.searchsorted(later[order], np.arange(len(schedule) + 1)).tolist()
     label = (schedule.block_position() + 1).tolist()
-    before_list, start_list = before.tolist(), on_start.tolist()
+    before, after, on_start = (
+        column[order].tolist() for column in (schedule.before, schedule.after, schedule.on_start)
+    )
     rows = zip(
         *(c.tolist() for c in (schedule.kind, schedule.rank, schedule.size, schedule.peer, schedule.tag)),
         *(c.tolist() for c in (schedule.cpu, schedule.nic)),
@@ -249,8 +279,8 @@ def goal_lines(schedule: Schedule) -> Iterator[str]:
             link = "to" if kind == SEND else "from"
             yield f"{own}: {KIND_NAMES[kind]} {size}b {link} {peer} tag {tag} cpu {cpu} nic {nic}\n"
         for k in range(first[number], first[number + 1]):
-            word = "irequires" if start_list[k] else "requires"
-            yield f"{own} {word} l{label[before_list[k]]}\n"
+            word = "irequires" if on_start[k] else "requires"
+            yield f"l{label[after[k]]} {word} l{label[before[k]]}\n"
     while opened < schedule.ranks - 1:
         yield "}\n" if opened >= 0 else ""
         opened += 1

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from atlas_lp.errors import SolveError
+from atlas_lp.errors import InputError, SolveError
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, Longest, Point
 
@@ -101,6 +102,7 @@ class LongestPathLP:
         has_out[graph.source] = True
         self.sinks = np.flatnonzero(~has_out)
         self.solver = _solver()
+        self.solver.setOptionValue("presolve", "off")
         self.solver.passModel(self._model())
 
     def _model(self) -> Any:
@@ -158,18 +160,48 @@ class LongestPathLP:
 
         Raises :class:`~atlas_lp.errors.SolveError` when HiGHS does not end with an optimum.
         """
+        self._move(where)
+        self.solver.setBasis(self._basis(longest))
+        return self._run()
+
+    def solve_cold(self, where: Point) -> tuple[float, float, float, int]:
+        """Solve at *where* with presolve and no basis; results as of :meth:`solve`."""
+        self._move(where)
+        self.solver.setOptionValue("presolve", "on")
+        return self._run()
+
+    def solve_warm(self, where: Point) -> tuple[float, float, float, int]:
+        """Solve at *where* by dual simplex from the basis of the solve before; results as of :meth:`solve`."""
+        self._move(where)
+        return self._run()
+
+    def write(self, path: Path) -> None:
+        """Write the LP at the point last moved to, as ``.mps`` or ``.lp``.
+
+        Raises :class:`~atlas_lp.errors.InputError` for another ending or a path that cannot be written.
+        """
         import highspy
 
+        if path.suffix not in (".mps", ".lp"):
+            raise InputError(f"{path}: an LP is written as .mps or .lp")
+        if self.solver.writeModel(str(path)) == highspy.HighsStatus.kError or not path.exists():
+            raise InputError(f"{path}: cannot be written")
+
+    def _move(self, where: Point) -> None:
         v = self.evaluator.graph.vertices
         x, y, w = where
         for column, value in ((v + 1, x / w * self.unit), (v + 2, y / w * self.unit)):
             self.solver.changeColBounds(column, value, value)
-        self.solver.setBasis(self._basis(longest))
+
+    def _run(self) -> tuple[float, float, float, int]:
+        import highspy
+
         self.solver.run()
         status = self.solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolveError(f"HiGHS ended with {self.solver.modelStatusToString(status)} instead of an optimum")
         info = self.solver.getInfo()
+        v = self.evaluator.graph.vertices
         dual = np.asarray(self.solver.getSolution().col_dual)
         return (
             info.objective_function_value / self.unit,

@@ -81,7 +81,8 @@ class Envelope:
 
     *fixed* holds the values of the components other than messages and bytes, in their order.  *method* says how the
     graph was made: ``full``, ``quotient`` (by symmetry, as exact) or ``bracket`` (an upper bound, *bracket_width*
-    relative above a lower one).
+    relative above a lower one).  Solved with a tolerance, T lies at most *tolerance_reached* (relative) above the
+    planes.
     """
 
     vectors: tuple[PathVector, ...]
@@ -90,6 +91,7 @@ class Envelope:
     certificate: Certificate | None = None
     method: str = "full"
     bracket_width: float = 0.0
+    tolerance_reached: float = 0.0
 
     def constant_ns(self, vector: PathVector) -> Fraction:
         """Part of a path's time that depends neither on L nor on G."""

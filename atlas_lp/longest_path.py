@@ -144,25 +144,29 @@ class Longest:
 
 
 class Evaluator:
-    """Evaluates one graph at many points; everything but L and G is fixed by *theta*.
+    """Evaluates one graph at many points; everything but the parameters of two *axes* is fixed by *theta*.
 
-    *theta* gives the value of each component (its entries for ``messages`` and ``bytes`` are not used).
+    *axes* names the components whose parameters vary, by default L and G; *theta* gives the value of each component
+    (its entries for the axes are not used).
     Raises :class:`~atlas_lp.errors.UnsupportedError` when the constants are too large for exact arithmetic
     (paths of more than about 2**61 scaled ns).
     """
 
-    def __init__(self, graph: EventGraph, theta: dict[str, Fraction]) -> None:
+    def __init__(
+        self, graph: EventGraph, theta: dict[str, Fraction], axes: tuple[str, str] = ("messages", "bytes")
+    ) -> None:
         self.graph = graph
         self.theta = dict(theta)
-        values = [Fraction(theta[c]) for c in COMPONENTS]
-        values[MESSAGES] = values[BYTES] = Fraction(0)
+        self.axes = COMPONENTS.index(axes[0]), COMPONENTS.index(axes[1])
+        values = [Fraction(0) if c in axes else Fraction(theta[c]) for c in COMPONENTS]
         self.scale = lcm(*(value.denominator for value in values))
         """Common denominator D of the fixed parameters: scaled times are D times the time in ns."""
         self._multipliers = [int(value * self.scale) for value in values]
         constants = graph.costs.astype(object) @ np.array(self._multipliers, dtype=object)
         if max(constants.tolist(), default=0) >= 1 << _WORD_BITS:
             raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
-        self._columns = np.stack([constants.astype(np.int64), graph.costs[:, MESSAGES], graph.costs[:, BYTES]], axis=1)
+        first, second = self.axes
+        self._columns = np.stack([constants.astype(np.int64), graph.costs[:, first], graph.costs[:, second]], axis=1)
         self._bounds = [self._bound(column) for column in range(3)]
         self.evaluations = 0
 
@@ -179,7 +183,7 @@ class Evaluator:
     def plane(self, vector: PathVector) -> Plane:
         """Scaled plane (c, m, b) of a path vector."""
         constant = sum(v * multiplier for v, multiplier in zip(vector, self._multipliers, strict=True))
-        return constant, vector[MESSAGES] * self.scale, vector[BYTES] * self.scale
+        return constant, vector[self.axes[0]] * self.scale, vector[self.axes[1]] * self.scale
 
     def at(self, where: Point) -> Longest:
         """Longest path at *where*: exact time and the vector of the first critical path."""

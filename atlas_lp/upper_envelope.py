@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -122,21 +123,34 @@ def convex_hull(points: Iterable[Point]) -> list[Point]:
     return chain(ordered) + chain(ordered[::-1])
 
 
+@dataclass(frozen=True)
+class Exploration:
+    """What :func:`explore` found: the envelope, how often it asked, and how far T may lie above it (relative)."""
+
+    envelope: UpperEnvelope
+    evaluations: int
+    reached: Fraction
+
+
 def explore(
     corners: list[Point],
     evaluate: Callable[[Point], Plane],
     progress: Callable[[int], None] | None = None,
-) -> tuple[UpperEnvelope, int]:
+    tolerance: Fraction = Fraction(0),
+) -> Exploration:
     """Find all planes of a convex piecewise affine function over the box, by asking for tangents.
 
     *evaluate* returns a plane that is highest at the point asked for.  The envelope of the planes known is
     evaluated at each of its vertices; when none of them rises, convexity makes it exact on the whole box.
-    Returns the envelope and the number of evaluations, which is at most vertices + planes.
+    With a *tolerance* a vertex may rise by that much, relative; by convexity T then lies nowhere further above the
+    envelope than at its vertices, and the largest rise is reported as *reached*.
+    The number of evaluations is at most vertices + planes.
     """
     first = evaluate(corners[0])
     envelope = UpperEnvelope(first, corners)
     queue = deque((corner, first) for corner in corners)
     settled = {corners[0]}
+    rises: dict[Point, Fraction] = {}
     evaluations = 1
     while queue:
         where, owner = queue.popleft()
@@ -148,6 +162,11 @@ def explore(
         evaluations += 1
         if progress is not None:
             progress(len(envelope.cells))
-        if height(plane, where) > height(owner, where):
+        now, before = height(plane, where), height(owner, where)
+        if now - before > tolerance * before:
             queue.extend((vertex, plane) for vertex in envelope.insert(plane))
-    return envelope, evaluations
+        elif now > before:
+            rises[where] = Fraction(now - before, before)
+    vertices = {vertex for polygon in envelope.cells.values() for vertex in polygon}
+    reached = max((rise for where, rise in rises.items() if where in vertices), default=Fraction(0))
+    return Exploration(envelope, evaluations, reached)

@@ -167,6 +167,7 @@ def _describe(envelope: Envelope) -> dict[str, Any]:
         "certificate": None if envelope.certificate is None else envelope.certificate.as_json(),
         "method": envelope.method,
         "bracket_width": envelope.bracket_width,
+        "tolerance_reached": envelope.tolerance_reached,
     }
 
 
@@ -180,4 +181,5 @@ def _envelope(table: pa.Table, metadata: Mapping[str, Any]) -> Envelope:
         certificate=None if certificate is None else Certificate(**certificate),
         method=metadata["method"],
         bracket_width=metadata["bracket_width"],
+        tolerance_reached=metadata["tolerance_reached"],
     )

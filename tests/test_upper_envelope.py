@@ -127,7 +127,9 @@ def test_exploring_finds_the_planes_by_asking_for_tangents(planes: list[Plane], 
         return rng.choice([plane for plane in planes if height(plane, where) == top])
 
     seen: list[int] = []
-    envelope, evaluations = explore(SKEWED, tangent, seen.append)
+    found = explore(SKEWED, tangent, seen.append)
+    envelope, evaluations = found.envelope, found.evaluations
+    assert found.reached == 0
     check(envelope, planes)
     assert evaluations == len(asked) == len(set(asked))
     assert len(seen) == evaluations - 1

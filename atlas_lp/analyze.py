@@ -259,7 +259,8 @@ def model_assumptions(fabric: Fabric) -> list[str]:
     return [
         fabric.describe(),
         "LogGP: no congestion, no routing; the recorded schedule, number of ranks and NCCL's choices stay as they are",
-        f"port rule {fabric.port_rule.value}: {_PORT_RULES[fabric.port_rule.value]}",
+        f"port rule {fabric.port_rule.value}: {_PORT_RULES[fabric.port_rule.value]}"
+        + ("; messages queue at the receiving NIC, too" if fabric.ingress else ""),
     ]
 
 

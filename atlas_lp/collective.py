@@ -98,7 +98,7 @@ def _quotient_graph(signature: Signature, fabric: Fabric) -> EventGraph:
 
 
 def _graph(schedule: Schedule, nodes: Ints, fabric: Fabric) -> EventGraph:
-    return event_graph(schedule, nodes, fabric.port_rule)
+    return event_graph(schedule, nodes, fabric.port_rule, fabric.ingress)
 
 
 def _width(least: Envelope, most: Envelope, fabric: Fabric) -> float:

@@ -26,7 +26,8 @@ class Fabric:
     *latency_ns*, *overhead_ns*, *message_gap_ns* and *gap_ns_per_byte* are L, o, g and G of the scale-out
     network; ``latency_ns`` and ``gap_ns_per_byte`` together are the native operating point.
     *up_latency_ns* and *up_gap_ns_per_byte* are the fixed L and G of scale-up hops, which have no o and g.
-    *gpus_per_nic* consecutive GPUs of a node share one NIC, and with it the queue of its port.
+    *gpus_per_nic* consecutive GPUs of a node share one NIC, and with it the queue of its port; with *ingress* messages
+    queue at the NIC that receives them, too.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Fabric:
     up_gap_ns_per_byte: Fraction
     gpus_per_nic: int = 1
     port_rule: PortRule = PortRule.PORT
+    ingress: bool = False
     reduce_copy: str = "gh200"
     credits: str = "local"
 
@@ -62,6 +64,7 @@ class Fabric:
             "up_latency_ns": str(self.up_latency_ns),
             "up_gap_ns_per_byte": str(self.up_gap_ns_per_byte),
             "port_rule": self.port_rule.value,
+            "ingress": str(self.ingress).lower(),
             "reduce_copy": self.reduce_copy,
             "credits": self.credits,
         }
@@ -123,6 +126,12 @@ class _Table:
             raise FabricError(f"{self.where} {key} = {value!r} is not one of {', '.join(options)}")
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            raise FabricError(f"{self.where} {key} must be true or false")
+        return value
+
     def finish(self) -> None:
         if self.values:
             raise FabricError(f"{self.where} has unknown keys: {', '.join(sorted(map(str, self.values)))}")
@@ -154,6 +163,7 @@ def parse_fabric(text: str, where: str = "fabric") -> Fabric:
         up_gap_ns_per_byte=up.gap("bandwidth"),
         gpus_per_nic=gpus_per_nic,
         port_rule=PortRule(model.choice("port_rule", tuple(rule.value for rule in PortRule), "port")),
+        ingress=model.flag("ingress", False),
         reduce_copy=model.choice("reduce_copy", _CHOICES["reduce_copy"], "gh200"),
         credits=model.choice("credits", _CHOICES["credits"], "local"),
     )

@@ -344,3 +344,42 @@ def test_graphs_are_in_topological_order_from_one_source(schedule: Schedule, rul
     assert graph.in_start[-1] == graph.edges
     assert len(set(graph.vertex.tolist())) == len(schedule)
     assert graph.costs.min(initial=0) >= 0
+
+
+# --- ingress: queues at the receiving port ------------------------------------------------------------------
+
+
+def incast(ingress: bool, rule: PortRule = PortRule.PORT, size: int = 101) -> Fraction:
+    """Ranks 1 and 2 send to rank 0 at once; L = 1000, o = 100, g = 10, G = 2."""
+    blocks = ["", f"send {size}b to 0", f"send {size}b to 0"]
+    blocks[0] = f"a: recv {size}b from 1; b: recv {size}b from 2; c: calc 7; c requires a; c requires b"
+    lines = ["num_ranks 3"]
+    for rank, block in enumerate(blocks):
+        lines += [f"rank {rank} {{", *block.split("; "), "}"]
+    graph = event_graph(parse_goal("\n".join(lines)), port_rule=rule, ingress=ingress)
+    chosen = fabric(1000, 2, 100, 10)
+    return Evaluator(graph, chosen.theta()).at(point(chosen.latency_ns, chosen.gap_ns_per_byte)).time_ns
+
+
+def test_two_messages_arrive_at_once_without_ingress_and_one_after_the_other_with_it() -> None:
+    # o + L + (m-1) G + o, then the calc; the second body takes another (m-1) G + g to come in.
+    assert incast(False) == 100 + 1000 + 200 + 100 + 7
+    assert incast(True) == 100 + 1000 + 200 + (200 + 10) + 100 + 7
+
+
+def test_ingress_needs_no_queue_of_senders() -> None:
+    assert incast(True, PortRule.NONE) == incast(True)
+
+
+def test_empty_messages_pass_an_ingress_queue_g_apart() -> None:
+    assert incast(True, size=0) == 100 + 1000 + 10 + 100 + 7
+
+
+def test_one_sender_feels_no_ingress_queue() -> None:
+    # The bodies of one sender come (m-1) G + g apart anyway.
+    text = "num_ranks 2\nrank 0 {\nsend 101b to 1\nsend 101b to 1\n}\nrank 1 {\nrecv 101b from 0\nrecv 101b from 0\n}\n"
+    times = set()
+    for ingress in (False, True):
+        graph = event_graph(parse_goal(text), ingress=ingress)
+        times.add(Evaluator(graph, fabric(1000, 2, 100, 10).theta()).at(point(Fraction(1000), Fraction(2))).time_ns)
+    assert times == {100 + 210 + 1000 + 200 + 100}

@@ -18,6 +18,7 @@ from atlas_lp.cli.options import (
     force_option,
     gpus_per_node_option,
     json_option,
+    quotient_option,
     stats_option,
     traces_argument,
 )
@@ -32,6 +33,7 @@ from atlas_lp.units import format_size, format_time
 @force_option
 @gpus_per_node_option
 @fabric_options
+@quotient_option
 @cache_options
 @json_option
 @stats_option
@@ -45,6 +47,7 @@ def analyze(
     bandwidth: Fraction | None,
     latency_box: Range | None,
     bandwidth_box: Range | None,
+    no_quotient: bool,
     cache_folder: Path | None,
     no_cache: bool,
     as_json: bool,
@@ -65,7 +68,7 @@ def analyze(
     fabric = build_fabric(fabric_name, latency, bandwidth)
     box = build_box(latency_box, bandwidth_box)
     store = build_store(cache_folder, no_cache)
-    summary = run(traces, output, force, gpus_per_node, fabric, box, store, Stats(stats))
+    summary = run(traces, output, force, gpus_per_node, fabric, box, store, Stats(stats), not no_quotient)
     if as_json:
         print_json(summary)
     else:
@@ -82,6 +85,7 @@ def run(
     box: Any,
     store: Any,
     record: Stats,
+    use_symmetry: bool = True,
 ) -> dict[str, Any]:
     """Read, solve and write; return the summary."""
     from atlas_lp.analyze import analyze as solve_trace
@@ -95,7 +99,7 @@ def run(
         if gpus_per_node is not None:
             trace = trace.placed(gpus_per_node)
     with record.stage("solve"), progress() as report:
-        analysis = solve_trace(trace, fabric, box, store, report)
+        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry)
     if output is not None:
         with record.stage("write"):
             write_analysis(output, analysis)

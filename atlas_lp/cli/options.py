@@ -114,6 +114,10 @@ fabric_options = _stack(
     click.option("--bandwidth-box", type=BANDWIDTH_RANGE, help="Range of bandwidth to solve exactly [10Gbps:10Tbps]."),
 )
 
+quotient_option = click.option(
+    "--no-quotient", is_flag=True, help="Expand every rank, also where one per class of ranks would be exact."
+)
+
 cache_options = _stack(
     click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures."),
     click.option("--no-cache", is_flag=True, help="Neither read nor write solved signatures."),

@@ -8,6 +8,7 @@
     │   ├── FabricError             a fabric file with a missing or impossible value
     │   ├── TraceError              a trace that is not one, is cut, or lacks what is needed
     │   │   ├── NoNcclError         a readable trace without NCCL operations
+    │   │   ├── PayloadError        NCCL calls without bytes: exported without payloads, or too old
     │   │   └── MismatchError       ranks disagree on what they did together
     │   ├── GoalError               GOAL text: syntax, unknown label, unmatched message
     │   │   └── CycleError          a graph that is no DAG; the cycle is named
@@ -45,6 +46,10 @@ class TraceError(InputError):
 
 class NoNcclError(TraceError):
     """The trace is readable but holds no NCCL operations."""
+
+
+class PayloadError(TraceError):
+    """NCCL calls were recorded without bytes and communicators."""
 
 
 class MismatchError(TraceError):

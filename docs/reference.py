@@ -15,8 +15,8 @@ _INTRODUCTION = """# Command line
 
 Generated from the help texts by `python docs/reference.py`; do not edit.
 
-Exit codes: 0 an answer; 1 a threshold given by the user is exceeded; 2 refused or bad input, with one line that says what
-and how to fix it; 3 withdrawn by a validation gate.
+Exit codes: 0 an answer; 1 a threshold given by the user is exceeded; 2 refused or bad input, with one line that says
+what and how to fix it; 3 withdrawn by a validation gate.
 """
 
 
@@ -32,7 +32,9 @@ def reference() -> str:
     """The whole page."""
     blocks = [_INTRODUCTION]
     for path, command in commands(main, "atlas-lp"):
-        context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+        context = click.Context(
+            command, info_name=path, terminal_width=100, max_content_width=100, help_option_names=["-h", "--help"]
+        )
         blocks.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
     return "\n".join(blocks)
 

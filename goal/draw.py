@@ -21,13 +21,18 @@ MOST_RANKS, MOST_OPERATIONS = 40, 6000
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 860, 64, 16, 56
 _LANE, _GAP, _LEAST = 9, 5, 1.0
+_HEAD = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+    'font-family="sans-serif" font-size="10">'
+)
 _BACK, _BAND, _INK = "#ffffff", "#f1f3f5", "#343a40"
 _FILL = {
-    "sends": "#1971c2",
-    "receives and sends": "#e8590c",
-    "receives": "#2f9e44",
-    "neither": "#868e96",
+    "work that sends": "#1971c2",
+    "work that receives and sends": "#e8590c",
+    "work that receives": "#2f9e44",
+    "work without messages": "#868e96",
 }
+_EDGE = 'stroke="#ffffff" stroke-width="0.5"'
 _OUT, _UP = "#c2255c", "#adb5bd"
 
 
@@ -63,16 +68,30 @@ class _Picture:
         self.schedule, self.nodes, self.title = schedule, list(node_of_rank), title
         self.end = [float(time) for time in end_ns]
         self.span = max(self.end) or 1.0
+        kind = schedule.kind.tolist()
+        edges = list(zip(schedule.before.tolist(), schedule.after.tolist(), strict=True))
+        self.sending = {b for b, a in edges if kind[b] == CALC and kind[a] == SEND}
+        self.receiving = {a for b, a in edges if kind[b] == RECV and kind[a] == CALC}
+        self.work_of = {a: b for b, a in edges if kind[b] == CALC and kind[a] == SEND}
+        self.work_of |= {b: a for b, a in edges if kind[b] == RECV and kind[a] == CALC}
+        sends, recvs = schedule.messages()
+        self.messages = [
+            (send, recv, self.nodes[int(schedule.rank[send])] != self.nodes[int(schedule.rank[recv])])
+            for send, recv in sorted(zip(sends.tolist(), recvs.tolist(), strict=True))
+        ]
         self.lane = self._lanes()
         lanes = [0] * schedule.ranks
         for operation, lane in self.lane.items():
             rank = int(schedule.rank[operation])
             lanes[rank] = max(lanes[rank], lane + 1)
         self.lanes = [max(count, 1) for count in lanes]
-        self.top = [_TOP]
-        for count in self.lanes:
-            self.top.append(self.top[-1] + count * _LANE + _GAP)
-        self.height = self.top[-1] + 44
+        # Rows go node by node; in some schedules the numbers of ranks do not.
+        self.rows = sorted(range(schedule.ranks), key=lambda rank: (self.nodes[rank], rank))
+        self.top, self.bottom = [0] * schedule.ranks, _TOP
+        for rank in self.rows:
+            self.top[rank] = self.bottom
+            self.bottom += self.lanes[rank] * _LANE + _GAP
+        self.height = self.bottom + 44
 
     def _lanes(self) -> dict[int, int]:
         """Lane of every calc in its rank: the first that is free when it begins."""
@@ -96,8 +115,7 @@ class _Picture:
     def text(self) -> str:
         """Return the whole picture."""
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {self.height}" width="{_WIDTH}" '
-            f'height="{self.height}" font-family="sans-serif" font-size="10">',
+            _HEAD.format(width=_WIDTH, height=self.height),
             f"<title>{html.escape(self.title)}</title>",
             f'<rect width="{_WIDTH}" height="{self.height}" fill="{_BACK}"/>',
             f'<text x="{_LEFT}" y="18" font-size="13" fill="{_INK}">{html.escape(self.title)}</text>',
@@ -115,49 +133,40 @@ class _Picture:
         shown = {self._what(operation) for operation in self.lane}
         for what in (what for what in _FILL if what in shown):
             parts.append(f'<rect x="{x:g}" y="28" width="12" height="9" fill="{_FILL[what]}"/>')
-            parts.append(f'<text x="{x + 16:g}" y="36" fill="{_INK}">work that {what}</text>')
-            x += 104 + 6 * len(what) - 24
-        for colour, what in ((_OUT, "message between nodes"), (_UP, "message inside a node")):
-            parts.append(f'<line x1="{x:g}" y1="33" x2="{x + 14:g}" y2="33" stroke="{colour}" stroke-width="2"/>')
-            parts.append(f'<text x="{x + 18:g}" y="36" fill="{_INK}">{what}</text>')
-            x += 140
+            parts.append(f'<text x="{x + 16:g}" y="36" fill="{_INK}">{what}</text>')
+            x += 32 + 5.2 * len(what)
+        crosses = {out for _, _, out in self.messages}
+        for out, colour, what in ((True, _OUT, "message between nodes"), (False, _UP, "message inside a node")):
+            if out in crosses:
+                parts.append(f'<line x1="{x:g}" y1="33" x2="{x + 14:g}" y2="33" stroke="{colour}" stroke-width="2"/>')
+                parts.append(f'<text x="{x + 18:g}" y="36" fill="{_INK}">{what}</text>')
+                x += 34 + 5.2 * len(what)
         return parts
 
     def _bands(self) -> list[str]:
         parts = []
-        for rank in range(self.schedule.ranks):
+        before = -1
+        for rank in self.rows:
             top, height = self.top[rank], self.lanes[rank] * _LANE
             if self.nodes[rank] % 2 == 0:
                 parts.append(
                     f'<rect x="4" y="{top - _GAP / 2:g}" width="{_WIDTH - 8}" height="{height + _GAP}" fill="{_BAND}"/>'
                 )
-            words = f"node {self.nodes[rank]}" if rank == 0 or self.nodes[rank] != self.nodes[rank - 1] else ""
+            words = f"node {self.nodes[rank]}" if self.nodes[rank] != before else ""
+            before = self.nodes[rank]
             middle = top + height / 2 + 3
             parts.append(f'<text x="8" y="{middle:g}" font-size="8" fill="{_INK}">{words}</text>')
             parts.append(f'<text x="{_LEFT - 6}" y="{middle:g}" text-anchor="end" fill="{_INK}">{rank}</text>')
         return parts
 
     def _what(self, operation: int) -> str:
-        schedule = self.schedule
-        if not hasattr(self, "sending"):
-            is_recv, is_send = schedule.kind == RECV, schedule.kind == SEND
-            self.sending = set(schedule.before[is_send[schedule.after]].tolist())
-            self.receiving = set(schedule.after[is_recv[schedule.before]].tolist())
         does = (operation in self.receiving, operation in self.sending)
-        names = {(False, True): "sends", (True, True): "receives and sends", (True, False): "receives"}
-        return names.get(does, "neither")
+        return list(_FILL)[[(False, True), (True, True), (True, False), (False, False)].index(does)]
 
     def _middle(self, operation: int) -> float:
         """Height of a message's end: that of the work it belongs to."""
-        return self.top[int(self.schedule.rank[operation])] + (self._lane_of_end(operation) + 0.5) * _LANE
-
-    def _lane_of_end(self, operation: int) -> int:
-        if not hasattr(self, "neighbour"):
-            before, after = self.schedule.before.tolist(), self.schedule.after.tolist()
-            kind = self.schedule.kind.tolist()
-            self.neighbour = {a: b for b, a in zip(before, after, strict=True) if kind[a] == SEND and kind[b] == CALC}
-            self.neighbour |= {b: a for b, a in zip(before, after, strict=True) if kind[b] == RECV and kind[a] == CALC}
-        return self.lane.get(self.neighbour.get(operation, -1), 0)
+        lane = self.lane.get(self.work_of.get(operation, -1), 0)
+        return self.top[int(self.schedule.rank[operation])] + (lane + 0.5) * _LANE
 
     def _boxes(self) -> list[str]:
         parts = []
@@ -166,14 +175,14 @@ class _Picture:
             width = max(self._x(self.end[operation]) - x, _LEAST)
             y = self.top[int(self.schedule.rank[operation])] + self.lane[operation] * _LANE
             fill = _FILL[self._what(operation)]
-            parts.append(f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{_LANE - 1}" fill="{fill}"/>')
+            parts.append(
+                f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{_LANE - 1}" fill="{fill}" {_EDGE}/>'
+            )
         return parts
 
     def _messages(self) -> list[str]:
         parts = []
-        sends, recvs = self.schedule.messages()
-        for send, recv in sorted(zip(sends.tolist(), recvs.tolist(), strict=True)):
-            out = self.nodes[int(self.schedule.rank[send])] != self.nodes[int(self.schedule.rank[recv])]
+        for send, recv, out in self.messages:
             colour, width, opacity = (_OUT, 1.2, 0.75) if out else (_UP, 1, 0.9)
             parts.append(
                 f'<line x1="{self._x(self.end[send]):.2f}" y1="{self._middle(send):g}" '
@@ -183,7 +192,7 @@ class _Picture:
         return parts
 
     def _axis(self) -> list[str]:
-        y = self.top[-1] + 4
+        y = self.bottom + 4
         parts = [f'<line x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" stroke="{_INK}"/>']
         step = _tick(self.span)
         for number in range(int(self.span / step) + 1):

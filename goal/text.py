@@ -237,7 +237,11 @@ def read_goal(path: Path) -> Schedule:
     """
     try:
         with path.open("rb") as raw:
-            stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) if path.suffix == ".zst" else raw
+            stream = (
+                zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+                if path.suffix == ".zst"
+                else raw
+            )
             with io.TextIOWrapper(stream, encoding="ascii") as lines:
                 return _Reader(str(path)).read(lines)
     except OSError as error:

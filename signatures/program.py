@@ -32,6 +32,8 @@ Ints = NDArray[np.int64]
 LINK_TAG = 1 << 6
 _ACKNOWLEDGE_TAG = 1 << 31
 
+_NONE = np.zeros(0, dtype=np.int64)
+
 # Order of the operations of one slice in its block.
 _RECV, _CALC, _TELL, _HEAR, _SEND = range(5)
 
@@ -60,7 +62,8 @@ class Program:
     """Slices of some or all ranks: arrays ``rank``, ``channel``, ``chain`` (thread group), ``step`` and ``cost_ns``.
 
     ``step`` orders the slices of a chain and, across channels, the operations in the block of a rank.
-    ``fifo_slices`` is D, the depth of every connection.
+    ``fifo_slices`` is D, the depth of every connection.  ``waits`` are pairs (earlier, later) of slices of one rank
+    where the later waits for the earlier beside the order of its own chain.
     """
 
     rank: Ints
@@ -71,11 +74,13 @@ class Program:
     receives: Messages
     sends: Messages
     fifo_slices: int
+    waits: tuple[Ints, Ints] = (_NONE, _NONE)
 
     def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
         """Lay the program out as GOAL operations, block by block in the order (step, channel, chain).
 
-        *credits* is ``local``, ``acknowledged`` or ``none``.
+        *nic_of_rank* has a NIC per rank, or a row of them per channel; *credits* is ``local``, ``acknowledged`` or
+        ``none``.
         """
         leaves = [node_of_rank[self.rank[m.slice]] != node_of_rank[m.peer] for m in (self.receives, self.sends)]
         return self._laid_out(len(node_of_rank), nic_of_rank, leaves[0], leaves[1], credits)
@@ -115,6 +120,7 @@ class Program:
 
         later, earlier = self._in_order()
         pairs = [(recv, calc[receives.slice]), (calc[earlier], calc[later]), (calc[sends.slice], send)]
+        pairs.append((calc[self.waits[0]], calc[self.waits[1]]))
         if credits != "none":
             network = send_leaves[reused]
             pairs.append((calc[receives.slice[slot_of]], recv[freed]))
@@ -175,6 +181,7 @@ class _Layout:
         phase, rows = self.phase[self.order], self.slice[self.order]
         rank, channel = self.program.rank[rows], self.program.channel[rows]
         is_calc = phase == _CALC
+        nics = nic_of_rank[channel, rank] if nic_of_rank.ndim == 2 else nic_of_rank[rank]
         acknowledges = (phase == _TELL) | (phase == _HEAR)
         tag = channel + LINK_TAG * self.link[self.order] + acknowledges * _ACKNOWLEDGE_TAG
         before, after = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -186,7 +193,7 @@ class _Layout:
             peer=self.peer[self.order],
             tag=np.where(is_calc, 0, tag),
             cpu=channel,
-            nic=np.where(is_calc, 0, nic_of_rank[rank]),
+            nic=np.where(is_calc, 0, nics),
             before=before,
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),

@@ -1,7 +1,7 @@
 """Ring collectives: who does which primitive on which chunk, slice by slice.
 
 Source: NVIDIA/nccl ``device/all_reduce.h``, ``all_gather.h``, ``reduce_scatter.h``, ``broadcast.h``,
-``reduce.h`` (2.20 .. 2.30), ``enqueue.cc`` computeCollLastChunkInfo (2.20).
+``reduce.h`` (2.18 .. 2.30), ``enqueue.cc`` computeCollLastChunkInfo (2.20).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.signatures.costs import Primitive, reduce_copy_ns
+from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.program import Messages, Program
-from atlas_lp.signatures.protocols import Chunking, slice_sizes
+from atlas_lp.signatures.protocols import slice_sizes
 from atlas_lp.signatures.signature import Part, Signature
-from atlas_lp.signatures.splits import Task, alignment_220, ceil_div, round_up
+from atlas_lp.signatures.splits import Task, alignment_220, ceil_div, interleaved_lengths, round_up
 
 Ints = NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class Steps:
     elements: Ints
 
 
-def ring_program(signature: Signature, reduce_copy: str, labels: Ints) -> Program:
+def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
     """Return the program of the ranks *labels* (labels of *signature*) of a ring collective.
 
     Every connection goes to the next rank of a channel's ring, so its link is 0.
@@ -55,7 +55,7 @@ def ring_program(signature: Signature, reduce_copy: str, labels: Ints) -> Progra
         cost = np.zeros_like(data)
         for number in np.unique(steps.primitive).tolist():
             mine = steps.primitive == number
-            cost[mine] = reduce_copy_ns(PRIMITIVES[number], signature.protocol, data[mine], reduce_copy)
+            cost[mine] = reduce_copy.time_ns(PRIMITIVES[number], signature.protocol, data[mine])
         values = (
             ring[steps.index],
             np.full_like(data, part.channel),
@@ -119,7 +119,7 @@ def _occupied(index: Ints, back: Ints, lengths: Ints, primitives: int) -> tuple[
 
 def _sliced(signature: Signature, index: Ints, step: Ints, primitive: Ints, chunk: Ints, elements: Ints) -> Steps:
     """Cut primitives into slices, drop empty ones, and number the rest per ring index in program order."""
-    chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
+    chunking = signature.chunking
     order = np.lexsort((step, index))
     pieces = slice_sizes(elements[order], signature.protocol, chunking, signature.element_bytes)
     row, _ = np.nonzero(pieces)
@@ -130,7 +130,7 @@ def _sliced(signature: Signature, index: Ints, step: Ints, primitive: Ints, chun
 
 def ring_operations(signature: Signature) -> int:
     """Exact number of operations (receives, calcs, sends) of the whole schedule, without expanding it."""
-    chunking = Chunking(signature.chunk_bytes, signature.slices, signature.fifo_slices)
+    chunking = signature.chunking
     total = 0
     for part in signature.parts:
         for program, _, lengths in _loops(signature, part, np.arange(signature.ranks)):
@@ -152,23 +152,29 @@ def equal_chunks(signature: Signature) -> bool:
 
 def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield per loop: primitives (indices x P), how far back their chunk is (P), and the length of each chunk."""
+    n = signature.ranks
+    if signature.collective in ("Broadcast", "Reduce"):
+        program, back = _chain(signature.collective, n)[index], np.zeros(1, dtype=np.int64)
+    else:
+        primitives, back = _program(signature.collective, n)
+        program = np.broadcast_to(primitives, (len(index), len(primitives)))
+    for lengths in _lengths(signature, part):
+        # The blocks of AllGather and ReduceScatter are alike: one length stands for all ranks.
+        yield program, back, np.full(n, lengths[0]) if len(back) > 1 and len(lengths) == 1 else lengths
+
+
+def _lengths(signature: Signature, part: Part) -> Iterator[Ints]:
+    """Yield per loop the lengths of its chunks: n for AllReduce, else one."""
     n, width = signature.ranks, part.count
     chunk = signature.chunk_bytes // signature.element_bytes
-    if signature.collective in ("Broadcast", "Reduce"):
-        program = _chain(signature.collective, n)[index]
-        for done in range(0, width, chunk):
-            yield program, np.zeros(1, dtype=np.int64), np.array([min(chunk, width - done)])
+    chunks = n if signature.collective == "AllReduce" else 1
+    if signature.interleaved:
+        yield from interleaved_lengths(_task(signature), chunk, chunks, part.channel)
         return
-    primitives, back = _program(signature.collective, n)
-    program = np.broadcast_to(primitives, (len(index), len(primitives)))
-    per_loop = n * chunk if signature.collective == "AllReduce" else chunk
-    for done in range(0, width, per_loop):
+    for done in range(0, width, chunks * chunk):
         left = width - done
-        if signature.collective == "AllReduce":
-            lengths = _cut(left, chunk if left >= per_loop else _last_chunk(signature, left), n)
-        else:
-            lengths = np.full(n, min(chunk, left))
-        yield program, back, lengths
+        length = chunk if left >= chunks * chunk or chunks == 1 else _last_chunk(signature, part, left)
+        yield _cut(left, length, chunks)
 
 
 def _program(collective: str, n: int) -> tuple[Ints, Ints]:
@@ -203,18 +209,23 @@ def last_alignment(signature: Signature) -> int:
     """Work units that the chunk of the last AllReduce loop is rounded to: 16 B, in 2.20 as its parts."""
     if signature.split != "2.20":
         return max(1, 16 // signature.element_bytes)
-    task = Task(signature.collective, signature.protocol, 0, signature.element_bytes, 1, signature.threads)
-    return alignment_220(task)
+    return alignment_220(_task(signature))
 
 
 def last_lengths(signature: Signature, part: Part) -> Ints:
     """Length of every chunk in the last, partial loop of AllReduce (zeros when all loops are full)."""
     left = part.count % (signature.ranks * signature.chunk_bytes // signature.element_bytes)
-    return _cut(left, _last_chunk(signature, left), signature.ranks)
+    return _cut(left, _last_chunk(signature, part, left), signature.ranks)
 
 
-def _last_chunk(signature: Signature, left: int) -> int:
-    return round_up(ceil_div(left, signature.ranks), last_alignment(signature))
+def _last_chunk(signature: Signature, part: Part, left: int) -> int:
+    return part.last_chunk or round_up(ceil_div(left, signature.ranks), last_alignment(signature))
+
+
+def _task(signature: Signature) -> Task:
+    element = signature.element_bytes
+    count = signature.size_bytes // element
+    return Task(signature.collective, signature.protocol, count, element, signature.interleaved or 1, signature.threads)
 
 
 def _cut(left: int, length: int, ranks: int) -> Ints:

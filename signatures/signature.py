@@ -5,38 +5,76 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.protocols import Protocol, ring_chunking
-from atlas_lp.signatures.splits import Task, split, split_rule
+from atlas_lp.signatures.protocols import Chunking, Protocol, ring_chunking
+from atlas_lp.signatures.splits import Task, interleaved_parts, split, split_rule
+from atlas_lp.signatures.topology import Tree, assumed_rings, by_first_appearance
+
+if TYPE_CHECKING:
+    from atlas_lp.signatures.transfers import Transfers
+
+__all__ = [
+    "COLLECTIVES",
+    "Part",
+    "Signature",
+    "assumed_rings",
+    "label_order",
+    "ring_signature",
+    "turned",
+]
 
 COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
-"""Collectives with a schedule; sizes are those of the NCCL call: bytes sent per rank for AllGather,
+"""Collectives with a ring schedule; sizes are those of the NCCL call: bytes sent per rank for AllGather,
 received per rank for ReduceScatter, the whole buffer for the others."""
+
+FIRST_MODELS = {
+    "pat": "PAT is a first model: log2 steps with NCCL's packing, one reduce/copy per message and end",
+    "nvls": "NVLS is a first model: a barrier and one calc of bytes (1 + 1/k) at NVLink rate per GPU",
+    "nvls_tree": "NVLSTree is a first model: one node-level tree per GPU, NVLS before the up and after the down sends",
+    "collnet_chain": "CollNetChain is a first model: the switch reduces in a fixed time, without L or G",
+    "collnet_direct": "CollNetDirect is a first model: the switch reduces in a fixed time, without L or G",
+}
+"""Algorithms whose schedule is a proposal rather than NCCL's own sequence, and what each leaves out."""
 
 _ROOTED = ("Broadcast", "Reduce")
 _BYTE_UNITS = ("AllGather", "Broadcast")
 
 
+RecordedParts = Sequence[tuple[int, ...]]
+"""Parts as a trace records them: (channel, count) or (channel, count, last chunk), in work units."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """What one channel carries: *count* work units along ring number *ring* of the signature."""
+    """What one channel carries: *count* work units along ring (or tree) number *ring* of the signature.
+
+    *chunk_bytes* is the chunk of this channel where it differs from that of the signature (0: it does not), and
+    *last_chunk* the recorded chunk, in work units, of its last loop (0: NCCL's rule decides).
+    """
 
     channel: int
     count: int
     ring: int
+    chunk_bytes: int = 0
+    last_chunk: int = 0
 
 
 @dataclass(frozen=True)
 class Signature:
     """Everything that decides a collective's graph.
 
-    Ranks are labels 0..ranks-1 in the order of the first ring, from communicator rank 0 or, for Broadcast and
-    Reduce, from the root.  ``rings`` lists labels in ring order from ring index 0; ``nodes`` and ``nics`` give
-    the node of each label and the NIC within it, numbered by first appearance.  ``element_bytes`` is the size of
-    a work unit (1 for AllGather and Broadcast, which NCCL counts in bytes); ``split`` names the NCCL rule family,
-    which also decides the last chunk; ``threads`` matter for family 2.20 only and are 0 otherwise.
+    Ranks are labels 0..ranks-1: for rings in the order of the first ring, from communicator rank 0 or, for Broadcast
+    and Reduce, from the root; for trees in the order of the first tree, parents first; otherwise node by node.
+    ``rings`` lists labels in ring order from ring index 0, ``trees`` the trees over labels; ``nodes`` and ``nics`` give
+    the node of each label and the NIC within it, numbered by first appearance, and ``channel_nics``, where GPUs change
+    their NIC with the channel, the NICs per channel.  ``element_bytes`` is the size of a work unit (1 for AllGather and
+    Broadcast, which NCCL counts in bytes); ``split`` names the NCCL rule family, which also decides the last chunk, or
+    is ``recorded``; ``threads`` matter for families 2.19 and 2.20 only and are 0 otherwise; ``interleaved`` is the
+    number of channels that the loops of 2.19 alternate over, 0 in newer versions.  ``transfers`` holds the messages of
+    point-to-point operations.
     """
 
     collective: str
@@ -54,11 +92,25 @@ class Signature:
     rings: tuple[tuple[int, ...], ...]
     nodes: tuple[int, ...]
     nics: tuple[int, ...]
+    trees: tuple[Tree, ...] = ()
+    channel_nics: tuple[tuple[int, ...], ...] = ()
+    interleaved: int = 0
+    transfers: Transfers | None = None
 
     @property
     def channels(self) -> int:
         """Number of channels that carry something."""
-        return len(self.parts)
+        return len(self.parts) if self.transfers is None else self.transfers.channels
+
+    @property
+    def chunking(self) -> Chunking:
+        """How the part of a channel is cut."""
+        return Chunking(self.chunk_bytes, self.slices, self.fifo_slices)
+
+    @property
+    def assumption(self) -> str:
+        """What to tell a reader where the schedule is a first model of the algorithm; empty where it is exact."""
+        return FIRST_MODELS.get(self.algorithm, "")
 
     @property
     def leaves_node(self) -> bool:
@@ -66,35 +118,18 @@ class Signature:
         return len(set(self.nodes)) > 1
 
     def canonical(self) -> dict[str, object]:
-        """Return all fields as plain values."""
-        values = {**self.__dict__, "protocol": self.protocol.value}
-        values["parts"] = [[p.channel, p.count, p.ring] for p in self.parts]
-        return values
+        """Return all fields as plain values; fields that an algorithm does not use are left out."""
+        values: dict[str, object] = {**self.__dict__, "protocol": self.protocol.value}
+        values["parts"] = [_trimmed([p.channel, p.count, p.ring, p.chunk_bytes, p.last_chunk]) for p in self.parts]
+        values["trees"] = [[tree.parents, tree.slots] for tree in self.trees]
+        values["transfers"] = None if self.transfers is None else self.transfers.canonical()
+        optional = ("trees", "channel_nics", "interleaved", "transfers")
+        return {name: value for name, value in values.items() if value or name not in optional}
 
     def key(self) -> str:
         """SHA-256 of the canonical form: equal keys mean equal graphs."""
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def assumed_rings(node_of_rank: Sequence[int], channels: int) -> list[list[int]]:
-    """Rings for a communicator whose topology is not recorded, one per channel, as ranks.
-
-    Nodes follow each other in the order of their lowest rank; inside a node ranks ascend, rotated by one
-    position per channel, so that channels leave a node through different GPUs, as NCCL arranges it where
-    every GPU has its NIC.
-    """
-    members: dict[int, list[int]] = {}
-    for rank, node in enumerate(node_of_rank):
-        members.setdefault(node, []).append(rank)
-    rings = []
-    for channel in range(channels):
-        ring: list[int] = []
-        for local in members.values():
-            turn = channel % len(local)
-            ring.extend(local[turn:] + local[:turn])
-        rings.append(ring)
-    return rings
 
 
 def ring_signature(
@@ -109,55 +144,111 @@ def ring_signature(
     root: int = 0,
     nic_of_rank: Sequence[int] | None = None,
     threads: int | None = None,
+    parts: RecordedParts | None = None,
+    channel_nics: Sequence[Sequence[int]] = (),
 ) -> Signature:
     """Build the signature of a ring collective.
 
     *rings* has one ring of communicator ranks per chosen channel; *node_of_rank* and *nic_of_rank* (default:
     one NIC per GPU) place them; *nccl* is a version such as ``2.28.9``; *element_bytes* the size of the datatype.
+    *parts*, where a trace records them, win over the split of *nccl*; *channel_nics* has a NIC per rank for every
+    channel where GPUs change it.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` for a collective or version without rules and
     :class:`~atlas_lp.errors.InputError` for impossible values.
     """
     ranks = len(node_of_rank)
-    _check(collective, size_bytes, element_bytes, ranks, rings)
-    rule = split_rule(nccl)
-    unit = 1 if collective in _BYTE_UNITS else element_bytes
-    if size_bytes % unit:
-        raise InputError(f"{collective} of {size_bytes} bytes is not a whole number of {unit}-byte elements")
-    task = Task(collective, protocol, size_bytes // unit, unit, len(rings), threads or protocol.default_threads)
-    parts = split(rule, [task], len(rings), ranks)[0]
+    _check(collective, size_bytes, element_bytes, ranks, len(rings))
+    for ring in rings:
+        if sorted(ring) != list(range(ranks)):
+            raise InputError(f"a ring must visit each of the {ranks} ranks once")
+    chunking = ring_chunking(collective, protocol)
+    task = task_of(collective, protocol, size_bytes, element_bytes, len(rings), threads)
+    spread = spread_over_channels(task, ranks, nccl, chunking.chunk_bytes, parts)
+    if collective in _ROOTED and not 0 <= root < ranks:
+        raise InputError(f"root {root} is not one of {ranks} ranks")
     order = label_order(collective, rings[0], root)
     labels = {rank: label for label, rank in enumerate(order)}
     label_rings = [tuple(labels[rank] for rank in turned(ring, order[0])) for ring in rings]
-    nodes = _by_first_appearance([node_of_rank[rank] for rank in order])
-    nics = [0] * ranks
-    for node in set(nodes):
-        inside = [label for label in range(ranks) if nodes[label] == node]
-        named = [order[x] if nic_of_rank is None else nic_of_rank[order[x]] for x in inside]
-        for label, nic in zip(inside, _by_first_appearance(named), strict=True):
-            nics[label] = nic
-    distinct = list(dict.fromkeys(label_rings[channel] for channel, _ in parts))
-    chunking = ring_chunking(collective, protocol)
+    if channel_nics and len(channel_nics) != len(rings):
+        raise InputError(f"NICs for {len(channel_nics)} of {len(rings)} channels")
+    distinct = list(dict.fromkeys(label_rings[part.channel] for part in spread.parts))
+    nodes, nics = placed(order, node_of_rank, nic_of_rank)
     return Signature(
         collective=collective,
         algorithm="ring",
         protocol=protocol,
         size_bytes=size_bytes,
-        element_bytes=unit,
+        element_bytes=spread.element_bytes,
         ranks=ranks,
-        split=rule,
-        threads=task.threads if rule == "2.20" else 0,
+        split=spread.rule,
+        threads=spread.threads,
         chunk_bytes=chunking.chunk_bytes,
         slices=chunking.slices,
         fifo_slices=chunking.fifo_slices,
-        parts=tuple(Part(c, count, distinct.index(label_rings[c])) for c, count in parts),
+        parts=tuple(replace(part, ring=distinct.index(label_rings[part.channel])) for part in spread.parts),
         rings=tuple(distinct),
-        nodes=tuple(nodes),
-        nics=tuple(nics),
+        nodes=nodes,
+        nics=nics,
+        channel_nics=_channel_nics(order, nodes, channel_nics),
+        interleaved=spread.interleaved,
     )
 
 
-def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, rings: Sequence[Sequence[int]]) -> None:
+@dataclass(frozen=True)
+class Spread:
+    """How a collective's bytes are spread: rule family, work unit, threads that matter, and parts (ring 0)."""
+
+    rule: str
+    element_bytes: int
+    threads: int
+    interleaved: int
+    parts: tuple[Part, ...]
+
+
+def task_of(
+    collective: str, protocol: Protocol, size_bytes: int, element_bytes: int, channels: int, threads: int | None
+) -> Task:
+    """Return a collective as the split sees it, in work units.
+
+    Raises :class:`~atlas_lp.errors.InputError` where *size_bytes* is no whole number of them.
+    """
+    unit = 1 if collective in _BYTE_UNITS else element_bytes
+    if size_bytes % unit:
+        raise InputError(f"{collective} of {size_bytes} bytes is not a whole number of {unit}-byte elements")
+    return Task(collective, protocol, size_bytes // unit, unit, channels, threads or protocol.default_threads)
+
+
+def spread_over_channels(task: Task, ranks: int, nccl: str, chunk_bytes: int, recorded: RecordedParts | None) -> Spread:
+    """Split *task* over its channels by the rule of *nccl*, or take the *recorded* parts."""
+    rule = split_rule(nccl)
+    threads = task.threads if rule in ("2.19", "2.20") else 0
+    if recorded is not None:
+        parts = _recorded_parts(recorded, task)
+        known = all(part.last_chunk for part in parts)
+        return Spread("recorded" if known else rule, task.element_bytes, 0 if known else threads, 0, parts)
+    if rule == "2.19":
+        chunks = ranks if task.collective == "AllReduce" else 1
+        counts = interleaved_parts(task, chunk_bytes // task.element_bytes, chunks)
+    else:
+        counts = split(rule, [task], task.channels, ranks)[0]
+    interleaved = task.channels if rule == "2.19" else 0
+    return Spread(
+        rule, task.element_bytes, threads, interleaved, tuple(Part(channel, count, 0) for channel, count in counts)
+    )
+
+
+def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[Part, ...]:
+    parts = tuple(Part(row[0], row[1], 0, last_chunk=row[2] if len(row) > 2 else 0) for row in recorded)
+    if sum(part.count for part in parts) != task.count:
+        raise InputError(f"the recorded parts hold {sum(p.count for p in parts)} of {task.count} work units")
+    for part in parts:
+        if not 0 <= part.channel < task.channels or part.count < 1:
+            raise InputError(f"a recorded part of {part.count} on channel {part.channel} of {task.channels}")
+    return parts
+
+
+def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, channels: int) -> None:
     if collective not in COLLECTIVES:
         raise UnsupportedError(f"{collective} has no schedule; there are schedules for {', '.join(COLLECTIVES)}")
     if ranks < 2:
@@ -166,11 +257,40 @@ def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, rin
         raise InputError(f"{collective} of {size_bytes} bytes moves nothing")
     if element_bytes not in (1, 2, 4, 8):
         raise InputError(f"no datatype has {element_bytes} bytes")
-    if not rings:
+    if not channels:
         raise InputError("a collective needs at least one channel")
-    for ring in rings:
-        if sorted(ring) != list(range(ranks)):
-            raise InputError(f"a ring must visit each of the {ranks} ranks once")
+
+
+def placed(
+    order: Sequence[int], node_of_rank: Sequence[int], nic_of_rank: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return node and NIC of each label, *order* being the ranks of the labels, numbered by first appearance."""
+    if nic_of_rank is not None and len(nic_of_rank) != len(node_of_rank):
+        raise InputError(f"{len(nic_of_rank)} NICs for {len(node_of_rank)} ranks: give one NIC number per rank")
+    nodes = by_first_appearance(node_of_rank[rank] for rank in order)
+    seen: dict[int, dict[int, int]] = {}
+    nics = []
+    for rank, node in zip(order, nodes, strict=True):
+        numbers = seen.setdefault(node, {})
+        nics.append(numbers.setdefault(rank if nic_of_rank is None else nic_of_rank[rank], len(numbers)))
+    return tuple(nodes), tuple(nics)
+
+
+def _channel_nics(
+    order: Sequence[int], nodes: Sequence[int], channel_nics: Sequence[Sequence[int]]
+) -> tuple[tuple[int, ...], ...]:
+    """NIC of each label per channel, numbered in each node by first appearance over all channels."""
+    seen: dict[int, dict[int, int]] = {}
+    rows = []
+    for nics in channel_nics:
+        if len(nics) != len(order):
+            raise InputError(f"{len(nics)} NICs for {len(order)} ranks: give one NIC number per rank and channel")
+        row = []
+        for rank, node in zip(order, nodes, strict=True):
+            numbers = seen.setdefault(node, {})
+            row.append(numbers.setdefault(nics[rank], len(numbers)))
+        rows.append(tuple(row))
+    return tuple(rows)
 
 
 def turned(ring: Sequence[int], first: int) -> list[int]:
@@ -184,6 +304,8 @@ def label_order(collective: str, first_ring: Sequence[int], root: int = 0) -> li
     return turned(first_ring, root if collective in _ROOTED else 0)
 
 
-def _by_first_appearance(values: Sequence[int]) -> list[int]:
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(value, len(numbers)) for value in values]
+def _trimmed(row: list[int]) -> list[int]:
+    """Leave out what a part does not set, beyond channel, count and ring."""
+    while len(row) > 3 and row[-1] == 0:
+        row.pop()
+    return row

@@ -1,21 +1,28 @@
-"""How NCCL spreads the bytes of operations over channels: the rules of 2.20 and of 2.22 and newer.
+"""How NCCL spreads the bytes of operations over channels: the rules of 2.19, of 2.20 and of 2.22 and newer.
 
-Source: NVIDIA/nccl ``enqueue.cc`` scheduleCollTasksToPlan and addCBDCollToPlan (2.20), ncclCollCbdPart
-(2.22 and newer).  Small payloads use fewer channels than were chosen: never divide by their number.
+Source: NVIDIA/nccl ``device/all_reduce.h`` runRing and its siblings (2.19), ``enqueue.cc`` scheduleCollTasksToPlan and
+addCBDCollToPlan (2.20), ncclCollCbdPart (2.22 and newer).  Small payloads use fewer channels than were chosen: never
+divide by their number.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.signatures.protocols import Protocol
 
-SPLIT_RULES = ("2.20", "2.22", "2.23", "2.26", "2.29")
+SPLIT_RULES = ("2.19", "2.20", "2.22", "2.23", "2.26", "2.29")
 """First NCCL version of each rule; a rule holds until the next one."""
 
-_TESTED_UNTIL = (2, 30)
+_TESTED_FROM, _TESTED_UNTIL = (2, 18), (2, 30)
+
+Ints = NDArray[np.int64]
 
 PartList = list[tuple[int, int]]
 """Parts of one operation as (channel, count in work units)."""
@@ -36,18 +43,18 @@ class Task:
 def split_rule(version: str) -> str:
     """Return the rule of an NCCL *version* such as ``2.28.9``.
 
-    Raises :class:`~atlas_lp.errors.UnsupportedError` for 2.19 and older, for versions after 2.30, and for text
-    that is no version.
+    Raises :class:`~atlas_lp.errors.UnsupportedError` for versions before 2.18 or after 2.30, and for text that is no
+    version.
     """
     match = re.match(r"^(\d+)\.(\d+)", version)
     if match is None:
         raise UnsupportedError(f"{version!r} is no NCCL version: write it as 2.28 or 2.28.9")
     number = int(match[1]), int(match[2])
-    if number < (2, 20) or number > _TESTED_UNTIL:
+    if not _TESTED_FROM <= number <= _TESTED_UNTIL:
         raise UnsupportedError(
-            f"NCCL {version}: channel splits are known for 2.20 to 2.30; choose the nearest with --nccl"
+            f"NCCL {version}: channel splits are known for 2.18 to 2.30; choose the nearest with --nccl"
         )
-    return max((rule for rule in SPLIT_RULES if _number(rule) <= number), key=_number)
+    return max((rule for rule in SPLIT_RULES if _number(rule) <= max(number, (2, 19))), key=_number)
 
 
 def _number(version: str) -> tuple[int, int]:
@@ -72,6 +79,44 @@ def alignment_220(task: Task) -> int:
     if task.protocol is Protocol.LL:
         return max(1, 8 // task.element_bytes) * task.threads
     return max(1, 480 // task.element_bytes) * (task.threads // 32)
+
+
+def interleaved_lengths(task: Task, chunk: int, chunks: int, channel: int) -> Iterator[Ints]:
+    """Lengths of the *chunks* chunks that one *channel* takes in each loop of 2.19 and older.
+
+    A loop covers ``channels x chunks x chunk`` work units; the last one shrinks its chunks to a whole number of
+    thread grains.  *chunks* is the number of ranks for AllReduce, else 1.
+    """
+    share = task.channels * chunks
+    grain = _grain_219(task)
+    place = np.arange(chunks, dtype=np.int64)
+    simple = task.protocol is Protocol.SIMPLE
+    place = channel * chunks + place if simple else place * task.channels + channel
+    for done in range(0, task.count, share * chunk):
+        left = task.count - done
+        if simple:
+            length = round_up(min(chunk, ceil_div(left, share)), grain)
+        else:
+            length = min(chunk, round_up(ceil_div(left, share), grain))
+        lengths: Ints = np.clip(left - place * length, 0, length)
+        if lengths.any():
+            yield lengths
+
+
+def _grain_219(task: Task) -> int:
+    """Elements that NCCL 2.19 rounds the chunks of the last loop to."""
+    if task.protocol is Protocol.SIMPLE:
+        return max(1, (task.threads - 32) * 8 // task.element_bytes)
+    return max(1, (8 if task.protocol is Protocol.LL else 30) * task.threads // task.element_bytes)
+
+
+def interleaved_parts(task: Task, chunk: int, chunks: int) -> PartList:
+    """What each channel carries in all loops of :func:`interleaved_lengths` together."""
+    counts = [
+        sum(int(lengths.sum()) for lengths in interleaved_lengths(task, chunk, chunks, channel))
+        for channel in range(task.channels)
+    ]
+    return [(channel, count) for channel, count in enumerate(counts) if count]
 
 
 def split(rule: str, tasks: list[Task], channels: int, ranks: int) -> list[PartList]:

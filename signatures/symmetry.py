@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.goal.schedule import Schedule
+from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.signatures.ring import equal_chunks, last_alignment, last_lengths, ring_program
 from atlas_lp.signatures.signature import Signature
 
@@ -42,7 +43,7 @@ def find_symmetry(signature: Signature) -> Symmetry | None:
     """
     if signature.algorithm != "ring" or signature.collective in ("Broadcast", "Reduce"):
         return None
-    if not equal_chunks(signature):
+    if signature.channel_nics or not equal_chunks(signature):
         return None
     nodes, ports = np.array(signature.nodes), _ports(signature)
     colour = np.zeros(signature.ranks, dtype=np.int64)
@@ -122,9 +123,11 @@ def _symmetry(colour: Ints, ports: Ints) -> Symmetry | None:
     return Symmetry(classes, representative, lowest[ports[representative]])
 
 
-def quotient(signature: Signature, symmetry: Symmetry, reduce_copy: str, credits: str) -> tuple[Schedule, Ints]:
+def quotient(
+    signature: Signature, symmetry: Symmetry, reduce_copy: str | CostTable, credits: str
+) -> tuple[Schedule, Ints]:
     """Expand one rank per class; return the schedule and the node number (a port) of each of its ranks."""
-    program = ring_program(signature, reduce_copy, symmetry.representative)
+    program = ring_program(signature, load_costs(reduce_copy), symmetry.representative)
     schedule = program.quotient(
         np.array(signature.nodes), symmetry.class_of_rank, np.zeros(symmetry.classes, dtype=np.int64), credits
     )

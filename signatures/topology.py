@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from atlas_lp.errors import InputError
 
@@ -117,7 +118,7 @@ def double_binary_tree(chains: Sequence[Sequence[int]], which: int, pattern: str
     nodes = len(chains)
     children: list[list[int]] = [[] for _ in range(sum(len(chain) for chain in chains))]
     for chain in chains:
-        for above, below in zip(chain, chain[1:], strict=False):
+        for above, below in pairwise(chain):
             children[above].append(below)
     for played in range(nodes):
         chain = chains[_node_playing(played, nodes, which)]
@@ -160,7 +161,8 @@ def ring_from_neighbours(neighbours: Iterable[tuple[int, int, int]]) -> list[int
     """
     rows = list(neighbours)
     following = {rank: after for _, rank, after in rows}
-    ring, rank = [], 0
+    ring: list[int] = []
+    rank = 0
     while rank in following and len(ring) < len(rows):
         ring.append(rank)
         rank = following[rank]
@@ -188,8 +190,11 @@ def tree_from_neighbours(neighbours: Iterable[tuple[Sequence[int], int, int]]) -
     return tree
 
 
-_RING = re.compile(r"\[?(\d+)\]?\s*:?\s*(-?\d+)\s*->\s*(-?\d+)\s*->\s*(-?\d+)(?![/\d])")
-_TREE = re.compile(r"\[?(\d+)\]?\s*:?\s*(-?\d+(?:/-?\d+)+)\s*->\s*(-?\d+)\s*->\s*(-?\d+)(?![/\d])")
+_TRIPLE = r"(-?\d+)\s*->\s*(-?\d+)\s*->\s*(-?\d+)(?![/\d])"
+_CHILDREN = r"(-?\d+(?:/-?\d+)+)"
+_RING = re.compile(r"(?:\[|Ring\s+)(\d+)(?:\]|\s*:)\s*" + _TRIPLE)
+_TREE = re.compile(r"\[(\d+)\]\s*" + _CHILDREN + r"\s*->\s*(-?\d+)\s*->\s*(-?\d+)")
+_TREE_DOWNWARDS = re.compile(r"Tree\s+(\d+)\s*:\s*(-?\d+)\s*->\s*(-?\d+)\s*->\s*" + _CHILDREN)
 
 
 def ring_lines(text: str) -> list[tuple[int, tuple[int, int, int]]]:
@@ -198,11 +203,17 @@ def ring_lines(text: str) -> list[tuple[int, tuple[int, int, int]]]:
 
 
 def tree_lines(text: str) -> list[tuple[int, tuple[tuple[int, ...], int, int]]]:
-    """Return (channel, (children, rank, parent)) of every ``[c] c1/c2/c3->rank->parent`` in *text*."""
-    return [
-        (int(m[1]), (tuple(int(child) for child in m[2].split("/")), int(m[3]), int(m[4])))
-        for m in _TREE.finditer(text)
-    ]
+    """Return (channel, (children, rank, parent)) of every tree in *text*.
+
+    Both forms of NCCL are read: ``[c] c1/c2/c3->rank->parent`` and ``Tree c : parent -> rank -> c1/c2/c3``.
+    """
+    found = [(int(m[1]), (_numbers(m[2]), int(m[3]), int(m[4]))) for m in _TREE.finditer(text)]
+    found += [(int(m[1]), (_numbers(m[4]), int(m[3]), int(m[2]))) for m in _TREE_DOWNWARDS.finditer(text)]
+    return found
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split("/"))
 
 
 def shared_nics(node_of_rank: Sequence[int], gpus_per_nic: int = 1) -> list[int]:

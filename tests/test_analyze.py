@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from jobs import two_ranks
@@ -54,7 +55,7 @@ def test_pieces_join_and_cover_the_box(demo):
     summary = run([demo]).summary
     pieces = summary["envelopes"]["latency"]
     assert (pieces[0]["from_ns"], pieces[-1]["to_ns"]) == (0, 10**6)
-    for left, right in zip(pieces, pieces[1:], strict=False):
+    for left, right in pairwise(pieces):
         assert left["to_ns"] == right["from_ns"]
         assert left["messages"] < right["messages"]
         here = [p["constant_ns"] + p["messages"] * left["to_ns"] for p in (left, right)]

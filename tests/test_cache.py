@@ -89,7 +89,7 @@ def test_no_temporary_files_stay(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="cannot be written .* choose another with --cache"):
+    with pytest.raises(CacheError, match=r"cannot be written .* choose another with --cache"):
         solve_cached(signature(), FABRIC, Box(), Store(tmp_path / "file"))
 
 

@@ -73,9 +73,7 @@ def test_analyze_does_not_overwrite_without_force(run, job, tmp_path):
     before = {p: (tmp_path / "out" / p).read_bytes() for p in files(tmp_path / "out")}
     result = run("analyze", job, "-o", "out")
     assert result.exit_code == 2
-    assert result.stderr == (
-        "Error: out: holds analysis.arrow already; overwrite with -f or choose another with -o\n"
-    )
+    assert result.stderr == ("Error: out: holds analysis.arrow already; overwrite with -f or choose another with -o\n")
     assert {p: (tmp_path / "out" / p).read_bytes() for p in files(tmp_path / "out")} == before
     assert run("analyze", job, "-o", "out", "-f").exit_code == 0
 
@@ -170,9 +168,7 @@ def test_sweep_refusals(run, job, words, message):
 
 def test_sweep_of_nothing(run):
     result = run("sweep", "nowhere", "--latency", "0:1us")
-    assert result.stderr == (
-        "Error: nowhere: no analysis here; make one with: atlas-lp analyze TRACE -o nowhere\n"
-    )
+    assert result.stderr == ("Error: nowhere: no analysis here; make one with: atlas-lp analyze TRACE -o nowhere\n")
 
 
 def test_expand_then_solve_the_file_is_expand_solve(run):

@@ -59,7 +59,7 @@ def test_cli_reference_is_current():
     assert reference.PAGE.read_text("utf-8") == reference.reference(), "run: python docs/reference.py"
 
 
-@pytest.mark.parametrize(("path", "command"), list(load_reference().commands(main, "atlas-lp")), ids=lambda x: str(x))
+@pytest.mark.parametrize(("path", "command"), list(load_reference().commands(main, "atlas-lp")), ids=str)
 def test_every_verb_has_an_example_and_every_option_a_meaning(path, command):
     assert "Example:" in command.help, path
     if isinstance(command, click.Group):

@@ -47,9 +47,7 @@ def graphs(signature, fabric):
     rule=st.sampled_from(list(PortRule)),
     credits=st.sampled_from(["local", "acknowledged", "none"]),
 )
-def test_quotient_equals_full_expansion(
-    collective_name, protocol, nodes, gpus, channels, chunks, share, rule, credits
-):
+def test_quotient_equals_full_expansion(collective_name, protocol, nodes, gpus, channels, chunks, share, rule, credits):
     ranks = nodes * gpus
     placement = [r // gpus for r in range(ranks)]
     nics = [r % gpus // share for r in range(ranks)]

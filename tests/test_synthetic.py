@@ -104,9 +104,7 @@ def test_a_join_without_the_process_is_ambiguous(trace: Path) -> None:
 
 
 def test_payload_is_json_with_an_unsigned_id(trace: Path) -> None:
-    texts = query(
-        trace, "SELECT jsonText FROM NVTX_EVENTS WHERE jsonText IS NOT NULL ORDER BY globalTid, start"
-    )
+    texts = query(trace, "SELECT jsonText FROM NVTX_EVENTS WHERE jsonText IS NOT NULL ORDER BY globalTid, start")
     init, all_reduce, all_gather = [text for (text,) in texts[:3]]
     communicator = f'{{"NCCL communicator ID":{COMMUNICATOR},'
     assert init == f'{communicator}"No. of ranks":2,"Rank":0,"CUDA device":0}}'
@@ -218,9 +216,7 @@ def test_a_group_launches_its_kernel_at_the_end(tmp_path: Path) -> None:
     process.nccl_call("ncclGroupStart", start_ns=1_000_000, end_ns=1_001_000)
     process.nccl_call("ncclSend", payload, start_ns=1_002_000, end_ns=1_003_000)
     process.nccl_call("ncclGroupEnd", start_ns=1_004_000, end_ns=1_020_000)
-    process.kernel(
-        "ncclDevKernel_SendRecv()", stream=7, start_ns=1_030_000, end_ns=1_040_000, call_ns=1_005_000
-    )
+    process.kernel("ncclDevKernel_SendRecv()", stream=7, start_ns=1_030_000, end_ns=1_040_000, call_ns=1_005_000)
     process.nccl_call("ncclGroupStart", start_ns=1_050_000, end_ns=None)
     path = export.write(tmp_path / "trace.sqlite")
     assert [(row[1], row[3]) for row in query(path, JOIN)] == [

@@ -30,7 +30,7 @@ def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Ga
     host_of_row = host_of_gpu[trace.column("operations", "gpu")]
     links: dict[int, dict[int, int]] = {h: {} for h in range(len(names))}
     if len(names) > 1:
-        _link(links, instances, ends, host_of_row)
+        _link(links, trace, instances, ends, host_of_row)
     offset: dict[int, int] = {0: 0}
     queue = deque([0])
     while queue:
@@ -48,9 +48,21 @@ def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Ga
     return np.array([offset[h] for h in host_of_gpu], dtype=np.int64), gaps
 
 
-def _link(links: dict[int, dict[int, int]], instances: list[Instance], ends: Ints, host_of_row: Ints) -> None:
-    """Record, per pair of hosts, the difference of their clocks at the end of their first common instance."""
-    for instance in sorted(instances, key=lambda i: (i.sequence, i.communicator)):
+_SYNCHRONIZING = ("AllReduce", "AllGather", "ReduceScatter")
+"""Collectives that no rank leaves before all have arrived: ranks end them together."""
+
+
+def _link(
+    links: dict[int, dict[int, int]], trace: Trace, instances: list[Instance], ends: Ints, host_of_row: Ints
+) -> None:
+    """Record, per pair of hosts, the difference of their clocks at the end of their first common instance.
+
+    Instances that synchronize come first: the root of a Broadcast ends before the others.
+    """
+    kind = trace.column("operations", "type")
+    loose = [kind[i.rows[0]] not in _SYNCHRONIZING for i in instances]
+    order = sorted(range(len(instances)), key=lambda n: (loose[n], instances[n].sequence, instances[n].communicator))
+    for instance in (instances[n] for n in order):
         rows_host, rows_end = host_of_row[instance.rows], ends[instance.rows]
         present = np.unique(rows_host).tolist()
         last = {h: int(rows_end[rows_host == h].max()) for h in present}

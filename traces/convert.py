@@ -1,4 +1,4 @@
-"""Names on the command line to SQLite exports: folders, globs, and reports that ``nsys`` still has to export."""
+"""Names on the command line to trace files: folders, globs, and reports that ``nsys`` still has to export."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from atlas_lp.errors import TraceError
 from atlas_lp.traces.export import EXPORT_COMMAND
 
 _REPORT = ".nsys-rep"
+_KINETO = (".json", ".json.gz")
 
 
 @contextmanager
@@ -41,8 +42,9 @@ def _expand(name: str) -> list[Path]:
         inside = [p for p in path.iterdir() if p.suffix in (".sqlite", _REPORT)]
         exported = {p.stem for p in inside if p.suffix == ".sqlite"}
         inside = [p for p in inside if p.suffix == ".sqlite" or p.stem not in exported]
+        inside = inside or [p for p in path.iterdir() if p.name.endswith(_KINETO)]
         if not inside:
-            raise TraceError(f"{path}: no .sqlite file in this folder; export reports with: {EXPORT_COMMAND}")
+            raise TraceError(f"{path}: no .sqlite or .json trace in this folder; export reports with: {EXPORT_COMMAND}")
         return inside
     if not path.exists() and glob.has_magic(name):
         matches = [Path(match) for match in glob.glob(name)]

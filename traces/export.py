@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from atlas_lp.errors import TraceError
 
 _MAGIC = b"SQLite format 3\x00"
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # sqlite3 decodes its own messages, which may quote damaged text
 _CHUNK_ROWS = 100_000
 
 EXPORT_COMMAND = "nsys export --type sqlite --include-json true -o NEW.sqlite REPORT.nsys-rep"
@@ -39,7 +40,16 @@ class Export:
         """All rows of a query."""
         try:
             return self._connection.execute(query, parameters).fetchall()
-        except sqlite3.DatabaseError as error:
+        except _DAMAGE as error:
+            raise self._damaged(error) from None
+
+    def stream(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Rows of a query, one after another, in bounded memory."""
+        try:
+            cursor = self._connection.execute(query)
+            while chunk := cursor.fetchmany(_CHUNK_ROWS // 10):
+                yield from chunk
+        except _DAMAGE as error:
             raise self._damaged(error) from None
 
     def columns(self, query: str, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
@@ -49,10 +59,10 @@ class Export:
             cursor = self._connection.execute(query)
             while chunk := cursor.fetchmany(_CHUNK_ROWS):
                 parts.append(np.array([[-1 if x is None else x for x in row] for row in chunk], dtype=np.int64))
-        except sqlite3.DatabaseError as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from None
-        except OverflowError:
-            raise TraceError(f"{self.path}: a value does not fit 64 bits in the result of: {query}") from None
+        except (OverflowError, ValueError, TypeError):
+            raise TraceError(f"{self.path}: a value is not a number of 64 bits in the result of: {query}") from None
         table = np.concatenate(parts) if parts else np.zeros((0, len(names)), dtype=np.int64)
         return {name: table[:, i] for i, name in enumerate(names)}
 
@@ -76,16 +86,36 @@ class Export:
             raise TraceError(f"{self.path}: table {table} lacks the columns {', '.join(missing)}: {hint}")
 
     def metadata(self) -> dict[str, str]:
-        """Name and value pairs that the exporter recorded."""
+        """Name and value pairs that the exporter recorded (EXPORT_META_DATA up to nsys 2023.2)."""
         for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
             if self.has(table, "name", "value"):
-                return dict(self.rows(f"SELECT name, value FROM {table} ORDER BY name, value"))
+                rows = self.rows(f"SELECT name, value FROM {table} ORDER BY name, value")
+                return {str(name): str(value) for name, value in rows}
         return {}
 
     def _damaged(self, error: Exception) -> TraceError:
         return TraceError(
             f"{self.path}: the database cannot be read ({error}); is the export complete? Run again: {EXPORT_COMMAND}"
         )
+
+
+def host_of(export: Export) -> tuple[str, bool]:
+    """Host name as recorded, or else a name made of the start time of the session."""
+    if export.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
+        rows = export.rows("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname' ORDER BY value")
+        if rows and rows[0][0]:
+            return str(rows[0][0]), True
+    return "unnamed host", False
+
+
+def session_start(export: Export) -> int:
+    """UTC start of the session in ns: puts files of one host on one clock."""
+    table = "TARGET_INFO_SESSION_START_TIME"
+    if export.has(table, "utcEpochNs"):
+        rows = export.columns(f"SELECT utcEpochNs FROM {table} ORDER BY utcEpochNs", ("utc",))["utc"]
+        if len(rows) and 0 <= rows[0] < 2**61:
+            return int(rows[0])
+    return 0
 
 
 @contextmanager
@@ -96,6 +126,7 @@ def open_export(path: Path) -> Iterator[Export]:
     """
     _check_file(path)
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
     try:
         yield Export(path, connection)
     finally:

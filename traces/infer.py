@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 
 from atlas_lp.signatures.protocols import Protocol
+from atlas_lp.traces.payloads import STATIC_SCHEMA
 from atlas_lp.traces.trace import Sourced
-
-STATIC_SCHEMA = 1 << 24
-"""First NVTX payload schema id that a program may choose; NCCL's are this plus a small number."""
 
 _REDUCTION_SCHEMA = {
     11: ("2.22", "2.16 .. 2.22"),
@@ -27,8 +25,10 @@ _REDUCTION_SCHEMA = {
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
-def nccl_version(reduction_schema: int | None) -> Sourced:
-    """Return the NCCL version that the id of the reduction enum gives away (it moved with every release)."""
+def nccl_version(reduction_schema: int | None, recorded: str | None = None) -> Sourced:
+    """Return the recorded NCCL version, or the one the id of the reduction enum gives away (it moved often)."""
+    if recorded is not None:
+        return Sourced(recorded, "recorded")
     if reduction_schema is not None:
         known = _REDUCTION_SCHEMA.get(reduction_schema - STATIC_SCHEMA)
         if known is not None:

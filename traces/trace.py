@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, MismatchError
+from atlas_lp.traces.point_to_point import Half, Message, exchanges, match
 
 Ints = NDArray[np.int64]
 
@@ -32,6 +34,17 @@ OPERATION_COLUMNS = (
     "channels",
     "threads",
     "kernel",
+    "issue",
+    "peer",
+    "group",
+    "iteration",
+    "algorithm",
+    "protocol",
+    "element_bytes",
+    "choice_source",
+    "channel_source",
+    "element_source",
+    "parts",
 )
 
 
@@ -49,6 +62,20 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Topology:
+    """Rings and trees of a communicator as recorded, one entry per channel; empty where nothing says.
+
+    ``rings`` list ranks in ring order from rank 0; ``trees`` give, per channel and rank, the parent (-1: none) and
+    the children; ``p2p_channels`` are those for point-to-point, in all and per peer (0: unknown).
+    """
+
+    rings: tuple[tuple[int, ...], ...] = ()
+    trees: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...] = ()
+    source: str = ""
+    p2p_channels: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
 class Sourced:
     """A value and where it comes from: ``recorded``, ``inferred: ...`` or ``assumed: ...``."""
 
@@ -62,10 +89,14 @@ class Trace:
 
     ``gpus`` has one row per GPU that ran NCCL (its number is the row): :data:`GPU_COLUMNS`, where
     ``first_ns``..``last_ns`` spans its recorded GPU activity on the clock of its host.
-    ``communicators`` has ``id`` (unsigned 64 bits) and ``ranks``; ``members`` maps (``communicator``,
-    ``rank``) to ``gpu``.  ``operations`` has one row per NCCL call and rank that ran a kernel,
-    :data:`OPERATION_COLUMNS`, sorted by (communicator, rank, sequence); ``sequence`` counts the collectives of a
-    rank on its communicator, and is -1 for point-to-point calls.
+    ``communicators`` has ``id`` (unsigned 64 bits), ``ranks``, and ``generation``, which counts the lives of an id;
+    ``members`` maps (``communicator``, ``rank``) to ``gpu``, without ranks whose files are missing.  ``operations``
+    has one row per NCCL call and rank that ran a kernel, :data:`OPERATION_COLUMNS`, sorted by (communicator, rank,
+    sequence); ``sequence`` counts the collectives of a rank on its communicator, and is -1 for Send and Recv, which
+    have a ``peer``; ``issue`` counts all its calls there.  ``group`` is equal for calls of a rank that share one
+    kernel launch.  ``algorithm``, ``protocol`` and ``element_bytes`` are empty (0) unless a source says so; the
+    ``*_source`` columns name it.  ``parts`` are recorded elements and last chunks of the channels, one after another.
+    ``topologies`` has one entry per communicator.
     """
 
     files: tuple[str, ...]
@@ -77,6 +108,7 @@ class Trace:
     gaps: tuple[Gap, ...] = ()
     synthetic: bool = False
     placement: str = "recorded"
+    topologies: tuple[Topology, ...] = ()
 
     def column(self, table: str, name: str) -> NDArray[Any]:
         """One column of a table as a numpy array."""
@@ -109,63 +141,95 @@ class Trace:
         words = "GPU" if gpus_per_node == 1 else "GPUs"
         return replace(self, gpus=gpus, placement=f"assumed: {gpus_per_node} {words} per node, as asked for")
 
-    def instances(self) -> list[Instance]:
-        """Match the collectives of all ranks of each communicator by their order.
+    @property
+    def iterations(self) -> int:
+        """Number of iterations, at least 1 (see ``Selection`` of :func:`~atlas_lp.traces.read_trace`)."""
+        number = self.column("operations", "iteration")
+        return int(number.max()) + 1 if len(number) else 1
 
-        Returns instances sorted by (communicator, sequence).  Raises
+    def instances(self) -> list[Instance]:
+        """Match the operations of all ranks of each communicator.
+
+        Collectives match by their order, sends and receives first in, first out; launches that exchange messages are
+        one instance of type ``SendRecv``.  Returns instances sorted by (communicator, sequence, first row).  Raises
         :class:`~atlas_lp.errors.MismatchError` when ranks differ in what, or how much, they did.
         """
-        collective = self.column("operations", "sequence") >= 0
         communicator = self.column("operations", "communicator")
         result: list[Instance] = []
-        for number, (identity, ranks) in enumerate(self._communicator_rows()):
-            rows = np.flatnonzero((communicator == number) & collective)
-            if len(rows):
-                result.extend(self._matched(number, identity, ranks, rows))
+        for number, identity in enumerate(self.communicators.column("id").to_pylist()):
+            low, high = np.searchsorted(communicator, [number, number + 1]).tolist()
+            mine = self.operations.slice(low, high - low)
+            collective = mine.column("sequence").to_numpy() >= 0
+            if collective.any():
+                result.extend(_matched(number, identity, mine, np.flatnonzero(collective), low))
+            if not collective.all():
+                result.extend(_exchanges(number, identity, mine, np.flatnonzero(~collective), low))
         return result
 
-    def _communicator_rows(self) -> list[tuple[int, int]]:
-        return list(
-            zip(
-                self.communicators.column("id").to_pylist(),
-                self.communicators.column("ranks").to_pylist(),
-                strict=True,
-            )
+
+def _matched(number: int, identity: int, mine: pa.Table, rows: Ints, offset: int) -> list[Instance]:
+    """Collectives of one communicator, whose operations are *mine* and start at row *offset* of the trace."""
+    ranks, counts = np.unique(mine.column("rank").to_numpy()[rows], return_counts=True)
+    if counts.min() != counts.max():
+        raise MismatchError(
+            f"communicator {identity:#x}: rank {ranks[counts.argmin()]} has {counts.min()} collectives, "
+            f"rank {ranks[counts.argmax()]} has {counts.max()}; the trace is cut on one of them: "
+            "capture the same steps on every rank"
         )
-
-    def _matched(self, number: int, identity: int, ranks: int, rows: Ints) -> list[Instance]:
-        rank = self.column("operations", "rank")[rows]
-        counts = np.bincount(rank, minlength=ranks)
-        if counts.min() != counts.max():
+    grid = rows.reshape(len(ranks), -1)
+    for name in ("type", "size_bytes", "root"):
+        values = mine.column(name).to_numpy(zero_copy_only=False)[grid]
+        differs = np.argwhere(values != values[:1])
+        if len(differs):
+            at = differs[np.lexsort((differs[:, 0], differs[:, 1]))][0]
             raise MismatchError(
-                f"communicator {identity:#x}: rank {int(counts.argmin())} has {counts.min()} collectives, "
-                f"rank {int(counts.argmax())} has {counts.max()}; the trace is cut on one of them: "
-                "capture the same steps on every rank"
+                f"communicator {identity:#x}, collective {int(at[1]) + 1}: rank {ranks[0]} did "
+                f"{_words(mine, grid[0, at[1]])}, rank {ranks[at[0]]} did {_words(mine, grid[at[0], at[1]])}"
             )
-        grid = rows.reshape(ranks, -1)
-        for name in ("type", "size_bytes", "root"):
-            values = self.column("operations", name)[grid]
-            differs = np.argwhere(values != values[:1])
-            if len(differs):
-                at = differs[np.lexsort((differs[:, 0], differs[:, 1]))][0]
-                raise MismatchError(
-                    f"communicator {identity:#x}, collective {int(at[1]) + 1}: rank 0 did "
-                    f"{self._words(grid[0, at[1]])}, rank {int(at[0])} did {self._words(grid[at[0], at[1]])}"
-                )
-        return [Instance(number, sequence, grid[:, sequence]) for sequence in range(grid.shape[1])]
+    return [Instance(number, sequence, grid[:, sequence] + offset) for sequence in range(grid.shape[1])]
 
-    def _words(self, row: int) -> str:
-        operation = self.operations.slice(int(row), 1).to_pylist()[0]
-        return f"{operation['type']} of {operation['size_bytes']} B (root {operation['root']})"
+
+def _exchanges(number: int, identity: int, mine: pa.Table, rows: Ints, offset: int) -> list[Instance]:
+    """Sends and receives of one communicator, by the launches that exchange messages."""
+    names = ("type", "rank", "peer", "size_bytes", "group")
+    columns = [mine.column(name).to_numpy(zero_copy_only=False)[rows].tolist() for name in names]
+    halves = [
+        Half(row, rank, peer, kind == "Send", size, group)
+        for row, kind, rank, peer, size, group in zip((rows + offset).tolist(), *columns, strict=True)
+    ]
+    pairs = match(halves, f"communicator {identity:#x}")
+    message = {send.row: Message(send.rank, to.rank, send.size_bytes, send.row, to.row) for send, to in pairs}
+    result = []
+    for sequence, together in enumerate(exchanges(halves, pairs)):
+        first: dict[int, int] = {}
+        for half in together:
+            first[half.rank] = min(half.row, first.get(half.rank, half.row))
+        messages = sorted(message[half.row] for half in together if half.is_send)
+        launches = len({(half.rank, half.launch) for half in together})
+        representative = np.array([first[rank] for rank in sorted(first)], dtype=np.int64)
+        result.append(Instance(number, sequence, representative, "SendRecv", tuple(messages), launches))
+    return result
+
+
+def _words(operations: pa.Table, row: int) -> str:
+    operation = operations.slice(int(row), 1).to_pylist()[0]
+    return f"{operation['type']} of {operation['size_bytes']} B (root {operation['root']})"
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One collective on all ranks of its communicator; ``rows`` are its operations, by rank."""
+    """One collective on all ranks of its communicator; ``rows`` are its operations, by rank.
+
+    A set of sends and receives has the ``kind`` ``SendRecv``, one row per rank that takes part (the first of its
+    operations), and its ``messages``; ``launches`` is more than the number of rows when a rank takes part twice.
+    """
 
     communicator: int
     sequence: int
     rows: Ints
+    kind: str = "collective"
+    messages: tuple[Message, ...] = ()
+    launches: int = 0
 
 
 def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
@@ -174,7 +238,10 @@ def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         "type": pa.string(),
         "reduction": pa.string(),
         "kernel": pa.string(),
+        **dict.fromkeys(("algorithm", "protocol", "choice_source", "channel_source", "element_source"), pa.string()),
+        "parts": pa.list_(pa.int64()),
         **dict.fromkeys(("communicator", "rank", "gpu", "root", "channels", "threads"), pa.int32()),
+        **dict.fromkeys(("issue", "peer", "group", "iteration", "element_bytes"), pa.int32()),
     }
     arrays = {name: pa.array(columns[name], type=types.get(name, pa.int64())) for name in OPERATION_COLUMNS}
     table = pa.table(arrays)
@@ -183,8 +250,12 @@ def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
             ("communicator", "ascending"),
             ("rank", "ascending"),
             ("sequence", "ascending"),
-            ("start_ns", "ascending"),
-            ("type", "ascending"),
-            ("stream", "ascending"),
+            ("issue", "ascending"),
         ]
     )
+
+
+def total_operations(trace: Trace) -> list[tuple[str, int, int]]:
+    """(type, size_bytes, count) of all operations of a trace, sorted."""
+    counts = Counter(zip(trace.operations["type"].to_pylist(), trace.operations["size_bytes"].to_pylist(), strict=True))
+    return [(kind, size, counts[kind, size]) for kind, size in sorted(counts)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +30,124 @@ from atlas_lp.errors import InputError
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
-    from atlas_lp.envelope import Envelope
+    from atlas_lp.envelope import Box, Envelope
     from atlas_lp.goal import EventGraph, Schedule
     from atlas_lp.parameters import Fabric
+    from atlas_lp.signatures import Signature
 
-_TYPES = {name.lower(): name for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")}
+_COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
+_TYPES = {name.lower(): name for name in _COLLECTIVES}
+_ALGORITHMS = ("ring", "tree", "p2p", "pat", "nvls", "nvls_tree", "collnet_chain", "collnet_direct")
+_PATTERNS = ("tree", "balanced", "split")
 _DTYPE_BYTES = {"int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
+
+_COLLECTIVE_OPTIONS = (
+    click.option("--type", "kind", required=True, type=click.Choice(list(_TYPES), case_sensitive=False)),
+    click.option(
+        "--algorithm",
+        type=click.Choice(_ALGORITHMS, case_sensitive=False),
+        default="ring",
+        show_default=True,
+        help="alltoall is always p2p.",
+    ),
+    click.option(
+        "--protocol",
+        type=click.Choice(["simple", "ll", "ll128"], case_sensitive=False),
+        default="simple",
+        show_default=True,
+    ),
+    click.option(
+        "--size",
+        required=True,
+        type=SIZE,
+        help="Bytes of the NCCL call: sent per rank for allgather, received per rank for reducescatter, per pair for "
+        "alltoall.",
+    ),
+    click.option("--ranks", required=True, type=click.IntRange(min=2), help="Number of GPUs."),
+    click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True),
+    click.option("--channels", type=click.IntRange(1, 64), help="Channels NCCL chose [1; alltoall 32]."),
+    click.option("--channels-per-peer", type=click.IntRange(1, 64), default=2, show_default=True, help="For alltoall."),
+    click.option("--dtype", type=click.Choice(list(_DTYPE_BYTES)), default="float32", show_default=True),
+    click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose rules hold."),
+    click.option("--root", type=click.IntRange(min=0), default=0, show_default=True),
+    click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter before NCCL 2.22."),
+    click.option(
+        "--tree-pattern", type=click.Choice(_PATTERNS, case_sensitive=False), default="balanced", show_default=True
+    ),
+)
+
+
+def _collective_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that describe one collective; the function gets them as a :class:`_Asked`."""
+
+    @wraps(function)
+    def wrapped(**values: Any) -> None:
+        asked = _Asked(**{field: values.pop(field) for field in _Asked.__dataclass_fields__})
+        function(asked=asked, **values)
+
+    for option in reversed(_COLLECTIVE_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One collective as typed."""
+
+    kind: str
+    algorithm: str
+    protocol: str
+    size: int
+    ranks: int
+    gpus_per_node: int
+    channels: int | None
+    channels_per_peer: int
+    dtype: str
+    nccl: str
+    root: int
+    threads: int | None
+    tree_pattern: str
+
+    def signature(self, gpus_per_nic: int) -> tuple[Signature, list[str]]:
+        """Return its signature and what that assumes."""
+        from atlas_lp.signatures import Protocol, shared_nics
+        from atlas_lp.signatures.assumed import Parameters, assumed_signature
+
+        if self.ranks % self.gpus_per_node:
+            raise InputError(f"{self.ranks} ranks do not fill nodes of {self.gpus_per_node} GPUs")
+        if self.root >= self.ranks:
+            raise InputError(f"root {self.root} is not one of {self.ranks} ranks")
+        nodes = [rank // self.gpus_per_node for rank in range(self.ranks)]
+        return assumed_signature(
+            Parameters(
+                collective=_TYPES[self.kind.lower()],
+                size_bytes=self.size,
+                node_of_rank=nodes,
+                nccl=self.nccl,
+                algorithm=self.algorithm.lower(),
+                protocol=Protocol(self.protocol.lower()),
+                channels=self.channels,
+                element_bytes=_DTYPE_BYTES[self.dtype],
+                root=self.root,
+                nic_of_rank=shared_nics(nodes, gpus_per_nic),
+                threads=self.threads,
+                tree_pattern=self.tree_pattern.lower(),
+                per_peer=self.channels_per_peer,
+            )
+        )
+
+    def title(self, signature: Signature) -> str:
+        """Return a line that names it."""
+        channels = f"{signature.channels} channel{'s' if signature.channels > 1 else ''}"
+        return (
+            f"{signature.collective} {signature.algorithm} {signature.protocol.value} {format_size(self.size)}, "
+            f"{self.ranks} ranks, {self.gpus_per_node} per node, {channels}, NCCL {self.nccl}"
+        )
+
+
+per_node_option = click.option(
+    "--per-node", is_flag=True, help="One GOAL rank per node, as LogGOPSim expects; else one per GPU."
+)
 
 
 @click.group()
@@ -47,51 +162,23 @@ def goal() -> None:
 
 
 @goal.command()
-@click.option("--type", "kind", required=True, type=click.Choice(list(_TYPES), case_sensitive=False))
-@click.option("--algorithm", type=click.Choice(["ring"]), default="ring", show_default=True)
-@click.option(
-    "--protocol",
-    type=click.Choice(["simple", "ll", "ll128"], case_sensitive=False),
-    default="simple",
-    show_default=True,
-)
-@click.option(
-    "--size",
-    required=True,
-    type=SIZE,
-    help="Bytes of the NCCL call: sent per rank for allgather, received per rank for reducescatter.",
-)
-@click.option("--ranks", required=True, type=click.IntRange(min=2))
-@click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--channels", type=click.IntRange(1, 64), default=1, show_default=True)
-@click.option("--dtype", type=click.Choice(list(_DTYPE_BYTES)), default="float32", show_default=True)
-@click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose splitting rules hold.")
-@click.option("--root", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter for NCCL 2.20, 2.21.")
+@_collective_options
 @fabric_options
 @click.option("--solve", "solve_it", is_flag=True, help="Print the envelope instead of writing text.")
+@per_node_option
 @output_file_option
 @force_option
 @json_option
 @stats_option
 def expand(
-    kind: str,
-    algorithm: str,
-    protocol: str,
-    size: int,
-    ranks: int,
-    gpus_per_node: int,
-    channels: int,
-    dtype: str,
-    nccl: str,
-    root: int,
-    threads: int | None,
+    asked: _Asked,
     fabric_name: str,
     latency: Fraction | None,
     bandwidth: Fraction | None,
     latency_box: Range | None,
     bandwidth_box: Range | None,
     solve_it: bool,
+    per_node: bool,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -99,52 +186,74 @@ def expand(
 ) -> None:
     """Expand one collective from its parameters, no trace needed.
 
-    Rings are assumed: node after node, ranks ascending inside a node, turned by one GPU per channel.
+    Topology is assumed, as NCCL builds it: rings go node after node, ranks ascending inside a node, turned by one GPU
+    per channel; trees are double binary trees over the nodes with a chain inside each. pat, nvls, nvls_tree and
+    collnet are first models and say so.
 
     \b
     Example:
       atlas-lp goal expand --type allreduce --size 128MiB --ranks 64 --gpus-per-node 4 --channels 8 --solve
-      atlas-lp goal expand --type allgather --size 2MiB --ranks 16 -o allgather.goal.zst
+      atlas-lp goal expand --type allreduce --algorithm tree --size 64KiB --protocol ll --ranks 16 -o tree.goal
+      atlas-lp goal expand --type alltoall --size 1MiB --ranks 16 --gpus-per-node 4 --per-node -o alltoall.goal.zst
     """
-    from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
     from atlas_lp.signatures import expand as expand_signature
 
-    if ranks % gpus_per_node:
-        raise InputError(f"{ranks} ranks do not fill nodes of {gpus_per_node} GPUs")
-    if root >= ranks:
-        raise InputError(f"root {root} is not one of {ranks} ranks")
     fabric = build_fabric(fabric_name, latency, bandwidth)
+    box = build_box(latency_box, bandwidth_box)
     record = Stats(stats)
-    nodes = [rank // gpus_per_node for rank in range(ranks)]
-    signature = ring_signature(
-        _TYPES[kind.lower()],
-        Protocol(protocol.lower()),
-        size,
-        assumed_rings(nodes, channels),
-        nodes,
-        nccl=nccl,
-        element_bytes=_DTYPE_BYTES[dtype],
-        root=root,
-        nic_of_rank=[rank % gpus_per_node // fabric.gpus_per_nic for rank in range(ranks)],
-        threads=threads,
-    )
+    signature, assumed = asked.signature(fabric.gpus_per_nic)
+    if solve_it:
+        _solve_signature(signature, fabric, box, as_json, record, assumed)
+        return
+    if output is None:
+        raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
+    check_free(output, force)
     with record.stage("expand"):
         schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
-    about = {"signature": signature.key(), "ranks": ranks, "channels": signature.channels}
-    assumed = ["rings are assumed, not recorded: node after node, turned by one GPU per channel"]
-    _deliver(
-        schedule,
-        signature.nodes,
-        fabric,
-        build_box(latency_box, bandwidth_box),
-        solve_it,
-        output,
-        force,
-        as_json,
-        record,
-        about,
-        assumed,
-    )
+    _write(schedule, list(signature.nodes), output, record, fabric if per_node else None)
+    record.write()
+
+
+@goal.command()
+@_collective_options
+@fabric_options
+@output_file_option
+@force_option
+def draw(
+    asked: _Asked,
+    fabric_name: str,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    latency_box: Range | None,
+    bandwidth_box: Range | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Draw a small collective as SVG: ranks from top to bottom, time at the native point from left to right.
+
+    Up to 40 ranks and some thousand operations are readable.
+
+    \b
+    Example:
+      atlas-lp goal draw --type allreduce --algorithm tree --size 1MiB --ranks 8 --gpus-per-node 2 -o tree.svg
+    """
+    import numpy as np
+
+    from atlas_lp.goal import event_graph
+    from atlas_lp.goal.draw import draw as draw_schedule
+    from atlas_lp.goal.draw import times_ns
+    from atlas_lp.signatures import expand as expand_signature
+
+    if output is None:
+        raise InputError("no file to write: give one with -o FILE.svg")
+    check_free(output, force)
+    fabric = build_fabric(fabric_name, latency, bandwidth)
+    signature, _ = asked.signature(fabric.gpus_per_nic)
+    schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
+    graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
+    text = draw_schedule(schedule, signature.nodes, times_ns(graph, fabric.theta()), asked.title(signature))
+    output.write_text(text, "utf-8")
+    click.echo(f"{output}: {schedule.ranks} ranks, {len(schedule)} operations")
 
 
 @goal.command()
@@ -152,6 +261,7 @@ def expand(
 @click.option("--signature", "key", help="Key of a signature, or its beginning, as inspect prints it.")
 @click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file.")
 @gpus_per_node_option
+@per_node_option
 @output_file_option
 @force_option
 @stats_option
@@ -160,11 +270,12 @@ def export(
     key: str | None,
     fabric_name: str,
     gpus_per_node: int | None,
+    per_node: bool,
     output: Path | None,
     force: bool,
     stats: bool,
 ) -> None:
-    """Write one signature of a trace, or the whole trace, as GOAL text; one GOAL rank per GPU.
+    """Write one signature of a trace, or the whole trace, as GOAL text; one GOAL rank per GPU, or per node.
 
     A whole trace has its measured gaps as calcs between the collectives.
 
@@ -195,7 +306,7 @@ def export(
             signature = _find(key, {s.signature.key(): s.signature for s in signed})
             schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
             nodes = list(signature.nodes)
-    _write(schedule, nodes, output, record)
+    _write(schedule, nodes, output, record, fabric if per_node else None)
     record.write()
 
 
@@ -267,39 +378,66 @@ def _find(key: str, signatures: dict[str, Any]) -> Any:
     return signatures[found[0]]
 
 
-def _deliver(
-    schedule: Schedule,
-    nodes: tuple[int, ...],
-    fabric: Fabric,
-    box: Any,
-    solve_it: bool,
-    output: Path | None,
-    force: bool,
-    as_json: bool,
-    record: Stats,
-    about: dict[str, Any],
-    assumed: list[str],
+def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats, merge: Fabric | None) -> None:
+    """Write a schedule; with the fabric *merge* one rank per node, scale-up messages taking its times."""
+    import numpy as np
+
+    from atlas_lp.goal import RECV, SEND, write_goal
+    from atlas_lp.goal.per_node import per_node
+
+    each = f"one per GPU, {len(set(nodes))} nodes"
+    with record.stage("write"):
+        if merge is not None:
+            each = f"one per node, {len(nodes)} GPUs"
+            _, numbered = np.unique(nodes, return_inverse=True)
+            schedule = per_node(schedule, numbered, merge.up_latency_ns, merge.up_gap_ns_per_byte)
+        write_goal(schedule, output)
+    click.echo(
+        f"{output}: {schedule.ranks} GOAL ranks ({each}), {len(schedule)} operations: "
+        f"{schedule.count(SEND)} sends, {schedule.count(RECV)} recvs, {schedule.count(0)} calcs"
+    )
+
+
+def _solve_signature(
+    signature: Signature, fabric: Fabric, box: Box, as_json: bool, record: Stats, assumed: list[str]
 ) -> None:
-    """Solve a schedule, or write it, as asked."""
-    if solve_it:
-        _solve(schedule, list(nodes), fabric, box, as_json, record, about, assumed)
-        return
-    if output is None:
-        raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
-    check_free(output, force)
-    _write(schedule, list(nodes), output, record)
+    """Solve a signature by the cheapest exact way, or as a bracket, and print its envelope."""
+    from atlas_lp.collective import signature_graph, solve_signature
+    from atlas_lp.solve import solve as solve_graph
+
+    about: dict[str, Any] = {
+        "signature": signature.key(),
+        "ranks": signature.ranks,
+        "channels": signature.channels,
+    }
+    with record.stage("graph"):
+        graph, method = signature_graph(signature, fabric)
+    with record.stage("solve"), progress() as report:
+        tell = None if report is None else (lambda planes: report("planes", planes, 0))
+        if graph is None:
+            envelope = solve_signature(signature, fabric, box, progress=tell)
+        else:
+            envelope = solve_graph(graph, fabric, box, progress=tell)
+    about["method"] = method
+    if graph is None:
+        assumed = [*assumed, _BRACKET.format(percent=100 * envelope.bracket_width)]
+    _show(_result(envelope, graph, fabric, about, assumed), envelope, fabric, as_json)
     record.write()
 
 
-def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats) -> None:
-    from atlas_lp.goal import RECV, SEND, write_goal
+_METHODS = {
+    "full": "",
+    "quotient": "; one rank per class of equal ranks (exact)",
+    "bracket": "; upper side of a bracket",
+}
+_BRACKET = "chunks differ by rounding: times are upper bounds, at most {percent:.2g} % above the lower ones"
 
-    with record.stage("write"):
-        write_goal(schedule, output)
-    click.echo(
-        f"{output}: {schedule.ranks} GOAL ranks (one per GPU, {len(set(nodes))} nodes), {len(schedule)} operations: "
-        f"{schedule.count(SEND)} sends, {schedule.count(RECV)} recvs, {schedule.count(0)} calcs"
-    )
+
+def _show(result: dict[str, Any], envelope: Envelope, fabric: Fabric, as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+    else:
+        _print(result, envelope, fabric)
 
 
 def _solve(
@@ -319,20 +457,16 @@ def _solve(
     from atlas_lp.solve import solve as solve_graph
 
     with record.stage("graph"):
-        graph = event_graph(schedule, np.array(nodes), fabric.port_rule)
+        graph = event_graph(schedule, np.array(nodes), fabric.port_rule, fabric.ingress)
     with record.stage("solve"), progress() as report:
         tell = None if report is None else (lambda planes: report("planes", planes, 0))
         envelope = solve_graph(graph, fabric, box, progress=tell)
-    result = _result(envelope, graph, fabric, about, assumed)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result, envelope, fabric)
+    _show(_result(envelope, graph, fabric, about, assumed), envelope, fabric, as_json)
     record.write()
 
 
 def _result(
-    envelope: Envelope, graph: EventGraph, fabric: Fabric, about: dict[str, Any], assumed: list[str]
+    envelope: Envelope, graph: EventGraph | None, fabric: Fabric, about: dict[str, Any], assumed: list[str]
 ) -> dict[str, Any]:
     from atlas_lp.analyze import (
         box_json,
@@ -348,7 +482,11 @@ def _result(
         "schema": "atlas-lp/envelope",
         # History: 1 (0.1.0) first.
         "version": 1,
-        "graph": {**about, "vertices": graph.vertices, "edges": graph.edges},
+        "graph": {
+            **about,
+            "vertices": None if graph is None else graph.vertices,
+            "edges": None if graph is None else graph.edges,
+        },
         "native": native_json(fabric),
         "box": box_json(envelope.box),
         "makespan_ns": number(envelope.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)),
@@ -362,7 +500,8 @@ def _result(
 
 def _print(result: dict[str, Any], envelope: Envelope, fabric: Fabric) -> None:
     graph = result["graph"]
-    click.echo(f"graph: {graph['ranks']} ranks, {graph['vertices']} vertices, {graph['edges']} edges")
+    size = "a bracket of two" if graph["vertices"] is None else f"{graph['vertices']} vertices, {graph['edges']} edges"
+    click.echo(f"graph: {graph['ranks']} ranks, {size}")
     click.echo(
         f"T = {format_time(result['makespan_ns'], 6)} at L = {format_time(fabric.latency_ns)}, "
         f"{format_bandwidth(fabric.gap_ns_per_byte)}"
@@ -401,6 +540,6 @@ def _print(result: dict[str, Any], envelope: Envelope, fabric: Fabric) -> None:
     click.echo(
         f"T(L, G): {len(envelope.vectors)} planes; certificate: {certificate['solver']} {certificate['status']} at "
         f"{certificate['points']} points, {certificate['pivots']} pivots, largest relative difference "
-        f"{certificate['largest_relative_difference']:.1e}"
+        f"{certificate['largest_relative_difference']:.1e}" + _METHODS[graph.get("method", "full")]
     )
     print_list("Assumptions", result["assumptions"])

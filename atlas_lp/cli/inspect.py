@@ -7,38 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atlas_lp.cli.options import gpus_per_node_option, json_option, stats_option, traces_argument
+from atlas_lp.cli.options import json_option, stats_option, traces_argument
 from atlas_lp.cli.output import Stats, print_json, print_list, print_table
-from atlas_lp.errors import UnsupportedError
-from atlas_lp.units import format_size
+from atlas_lp.cli.trace_options import load_trace, trace_options
+from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
+from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
     from atlas_lp.traces import Trace
+    from atlas_lp.traces.survey import Survey
 
 
 @click.command()
 @traces_argument
-@gpus_per_node_option
+@trace_options
 @json_option
 @stats_option
-def inspect(traces: tuple[str, ...], gpus_per_node: int | None, as_json: bool, stats: bool) -> None:
+def inspect(traces: tuple[str, ...], as_json: bool, stats: bool, **options: Any) -> None:
     """Show what a trace holds, what it lacks and what was inferred.
 
-    TRACE is any number of .sqlite exports of Nsight Systems (or .nsys-rep, when nsys is on PATH), folders or
-    globs of them: one job, all its ranks.
+    TRACE is any number of .sqlite exports of Nsight Systems (or .nsys-rep, when nsys is on PATH) or Kineto traces
+    (.json, .json.gz), folders or globs of them: one job, all its ranks.  Exports without payloads, which analyze
+    refuses, are counted as far as they go.
 
     \b
     Example:
       atlas-lp inspect node0.sqlite node1.sqlite
       atlas-lp inspect traces/ --json
     """
-    from atlas_lp.traces import read_trace
-
     record = Stats(stats)
-    with record.stage("read"):
-        trace = read_trace(traces)
-        if gpus_per_node is not None:
-            trace = trace.placed(gpus_per_node)
+    try:
+        with record.stage("read"):
+            trace = load_trace(traces, **options)
+    except PayloadError as error:
+        _inspect_survey(traces, as_json, error)
+        record.write()
+        return
     with record.stage("sign"):
         summary = _summary(trace)
     if as_json:
@@ -48,10 +52,58 @@ def inspect(traces: tuple[str, ...], gpus_per_node: int | None, as_json: bool, s
     record.write()
 
 
+def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -> None:
+    """Show what was counted; repeat the refusal where counting is not possible either."""
+    from atlas_lp.traces.survey import survey
+
+    found = survey(traces)
+    if not found.processes:
+        raise error
+    summary = _survey_summary(found, str(error))
+    if as_json:
+        print_json(summary)
+    else:
+        _print_survey(summary)
+
+
+def _survey_summary(found: Survey, refusal: str) -> dict[str, Any]:
+    return {
+        "schema": "atlas-lp/inspect",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "files": list(found.files),
+        "nsys": list(found.nsys),
+        "processes": [process.as_json() for process in found.processes],
+        "refused": refusal,
+    }
+
+
+def _print_survey(summary: dict[str, Any]) -> None:
+    click.echo(
+        f"{len(summary['processes'])} processes, {len(summary['files'])} files; nsys {', '.join(summary['nsys'])}"
+    )
+    rows = [
+        (p["host"], p["pid"], what, name, count)
+        for p in summary["processes"]
+        for what, counts in (("call", p["calls"]), ("kernel", p["kernels"]))
+        for name, count in counts.items()
+    ]
+    print_table("NCCL calls and kernels", ("host", "process", "what", "name", "count"), rows)
+    print_table(
+        "Groups and cuts",
+        ("host", "process", "groups", "kernels", "kernels without launch"),
+        [
+            (p["host"], p["pid"], p["groups"], sum(p["kernels"].values()), p["kernels_without_launch"])
+            for p in summary["processes"]
+        ],
+    )
+    print_list("Not enough for analyze", [summary["refused"]])
+
+
 def _summary(trace: Trace) -> dict[str, Any]:
     from atlas_lp.analyze import signature_json
     from atlas_lp.traces import Gap, sign
-    from atlas_lp.traces.nsight import total_operations
+    from atlas_lp.traces.trace import total_operations
 
     gaps = list(trace.gaps)
     rows: list[dict[str, Any]] = []
@@ -63,7 +115,6 @@ def _summary(trace: Trace) -> dict[str, Any]:
         rows = [{**signature_json(s), "count": counts[key]} for key, s in unique.items()]
     except UnsupportedError as error:
         gaps.append(Gap("unsupported", 1, str(error)))
-    identities = trace.communicators["id"].to_pylist()
     processes = set(zip(*(trace.gpus[c].to_pylist() for c in ("host", "process")), strict=True))
     return {
         "schema": "atlas-lp/inspect",
@@ -79,15 +130,28 @@ def _summary(trace: Trace) -> dict[str, Any]:
             "nccl": {"version": trace.nccl_version.value, "source": trace.nccl_version.source},
         },
         "communicators": [
-            {"id": f"{identity:#x}", "ranks": ranks}
-            for identity, ranks in zip(identities, trace.communicators["ranks"].to_pylist(), strict=True)
+            {"id": f"{row['id']:#x}", "ranks": row["ranks"], "generation": row["generation"]}
+            for row in trace.communicators.to_pylist()
         ],
+        "clocks": _clocks(trace),
+        "iterations": trace.iterations,
         "operations": [
             {"type": kind, "size_bytes": size, "count": count} for kind, size, count in total_operations(trace)
         ],
         "signatures": sorted(rows, key=lambda r: (r["type"], r["size_bytes"], r["key"])),
         "gaps": [gap.as_json() for gap in sorted(gaps)],
     }
+
+
+def _clocks(trace: Trace) -> list[dict[str, Any]]:
+    """Offsets between the clocks of hosts, estimated from the ends of collectives: a diagnostic, never a result."""
+    from atlas_lp.traces.clocks import host_offsets
+
+    if trace.nodes < 2:
+        return []
+    offsets, _ = host_offsets(trace, trace.instances())
+    of_host = dict(zip(trace.column("gpus", "host").tolist(), offsets.tolist(), strict=True))
+    return [{"host": host, "offset_ns": offset} for host, offset in of_host.items()]
 
 
 def _print(summary: dict[str, Any]) -> None:
@@ -125,4 +189,7 @@ def _print(summary: dict[str, Any]) -> None:
         )
         sources = sorted({f"{f}: {s}" for row in summary["signatures"] for f, s in row["sources"].items()})
         print_list("Where signature fields come from", sources)
+    if summary["clocks"]:
+        rows = [(clock["host"], format_time(clock["offset_ns"])) for clock in summary["clocks"]]
+        print_table("Clock offsets", ("host", "ahead by"), rows)
     print_list("Gaps", [f"{gap['count']} x {gap['message']}" for gap in summary["gaps"]])

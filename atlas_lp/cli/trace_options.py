@@ -1,0 +1,92 @@
+"""Options of all verbs that read a trace, and the reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from atlas_lp.cli.options import TIME
+
+if TYPE_CHECKING:
+    from atlas_lp.traces import Trace
+
+
+class TraceOptions(TypedDict):
+    """What the options of :func:`trace_options` give, under the names of :func:`load_trace`."""
+
+    gpus_per_node: int | None
+    allow_missing: bool
+    range_name: str | None
+    iteration: int | None
+    from_time: Fraction | None
+    to_time: Fraction | None
+    nccl_logs: tuple[Path, ...]
+    profiler_dumps: tuple[Path, ...]
+    assumptions: Path | None
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--gpus-per-node",
+        type=click.IntRange(min=1),
+        help="Place the GPUs on nodes of N instead of the recorded hosts.",
+    ),
+    click.option("--allow-missing", is_flag=True, help="Read on when ranks are missing; they are listed."),
+    click.option("--range", "range_name", metavar="NAME", help="Only calls inside NVTX ranges of that name."),
+    click.option("--iteration", type=click.IntRange(min=0), help="Only the N-th instance of --range, counted from 0."),
+    click.option("--from", "from_time", type=TIME, help="Only kernels from then on, counted from the first activity."),
+    click.option("--to", "to_time", type=TIME, help="Only kernels that start before then."),
+    click.option(
+        "--nccl-log", "nccl_logs", type=_FILE, multiple=True, help="NCCL_DEBUG log of the same job (repeatable)."
+    ),
+    click.option(
+        "--profiler-dump",
+        "profiler_dumps",
+        type=_FILE,
+        multiple=True,
+        help="Dump of NCCL's profiler plugin (repeatable).",
+    ),
+    click.option("--assume", "assumptions", type=_FILE, help="TOML file of what you know and the trace does not say."),
+)
+
+
+def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the function passes them on as ``**options`` to :func:`load_trace`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def load_trace(
+    names: tuple[str, ...],
+    gpus_per_node: int | None = None,
+    allow_missing: bool = False,
+    range_name: str | None = None,
+    iteration: int | None = None,
+    from_time: Fraction | None = None,
+    to_time: Fraction | None = None,
+    nccl_logs: tuple[Path, ...] = (),
+    profiler_dumps: tuple[Path, ...] = (),
+    assumptions: Path | None = None,
+) -> Trace:
+    """Read the trace that the options of :func:`trace_options` ask for."""
+    from atlas_lp.errors import InputError
+    from atlas_lp.traces import Companions, Selection, read_trace
+
+    if iteration is not None and range_name is None:
+        raise InputError("--iteration counts the instances of an NVTX range: name it with --range")
+    selection = Selection(
+        range_name=range_name,
+        iteration=iteration,
+        from_ns=None if from_time is None else int(from_time),
+        to_ns=None if to_time is None else int(to_time),
+    )
+    companions = Companions(nccl_logs, profiler_dumps, assumptions)
+    trace = read_trace(names, selection=selection, allow_missing=allow_missing, companions=companions)
+    return trace if gpus_per_node is None else trace.placed(gpus_per_node)

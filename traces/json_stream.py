@@ -1,0 +1,102 @@
+"""A JSON object read member by member, and its long array event by event, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import IO, Any
+
+_BLANK = " \t\r\n"
+_CHUNK = 1 << 20
+_LONGEST = 1 << 28
+"""Longest single value that is read, in characters."""
+
+
+class JsonStream:
+    """Reads one JSON object from a text file; numbers with a fraction stay exact.
+
+    Raises ValueError where the text is no JSON or ends too early.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._decoder = json.JSONDecoder(parse_float=Decimal, parse_constant=str)
+
+    def members(self, array: str) -> Iterator[tuple[str, Any]]:
+        """Yield (name, value) of all members; those of the list *array* come one by one under its name."""
+        self._expect("{")
+        if self._peek() == "}":
+            return
+        while True:
+            name = self._value()
+            if not isinstance(name, str):
+                raise ValueError("a name is not a string")
+            self._expect(":")
+            if name == array and self._peek() == "[":
+                yield from ((name, value) for value in self._elements())
+            else:
+                yield name, self._value()
+            if self._next() == "}":
+                return
+
+    def _elements(self) -> Iterator[Any]:
+        self._expect("[")
+        if self._peek() == "]":
+            self._at += 1
+            return
+        while True:
+            yield self._value()
+            if self._next() == "]":
+                return
+
+    def _next(self) -> str:
+        found = self._peek()
+        if found not in tuple(",]}"):
+            raise ValueError(f"{found!r} where a comma or an end should be")
+        self._at += 1
+        return found
+
+    def _expect(self, character: str) -> None:
+        found = self._peek()
+        if found != character:
+            raise ValueError(f"{found!r} where {character!r} should be")
+        self._at += 1
+
+    def _peek(self) -> str:
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _BLANK:
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more(_CHUNK):
+                raise ValueError("the file ends too early")
+
+    def _value(self) -> Any:
+        self._peek()
+        size = _CHUNK
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError):
+                if len(self._text) - self._at > _LONGEST or not self._more(size):
+                    raise ValueError("a value is cut or is no JSON") from None
+                size *= 2
+                continue
+            if end == len(self._text) and self._more(size):  # a number may go on
+                continue
+            self._at = end
+            return value
+
+    def _more(self, size: int) -> bool:
+        """Drop what was read and append *size* characters; False at the end of the file."""
+        if self._ended:
+            return False
+        chunk = self._file.read(size)
+        self._ended = not chunk
+        self._text = self._text[self._at :] + chunk
+        self._at = 0
+        return bool(chunk)

@@ -1,0 +1,50 @@
+"""The front door: names on the command line to one :class:`Trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from atlas_lp.errors import TraceError
+from atlas_lp.traces import annotated, kineto, nsight
+from atlas_lp.traces.companions import Companions
+from atlas_lp.traces.convert import exports_of
+from atlas_lp.traces.export import open_export
+from atlas_lp.traces.merge import merge
+from atlas_lp.traces.records import Part
+from atlas_lp.traces.selection import Selection, select_window
+from atlas_lp.traces.trace import Trace
+
+
+def read_trace(
+    names: Sequence[str | Path],
+    *,
+    selection: Selection | None = None,
+    allow_missing: bool = False,
+    companions: Companions | None = None,
+) -> Trace:
+    """Read the files of one job (files, folders or globs) into a :class:`Trace`.
+
+    *selection* says which part; *allow_missing* reads on when ranks of a communicator are missing, which is named as a
+    gap; *companions* fill what the trace lacks.
+
+    Raises :class:`~atlas_lp.errors.TraceError` (unreadable, cut, missing ranks), :class:`~atlas_lp.errors.PayloadError`
+    (no bytes), :class:`~atlas_lp.errors.NoNcclError` and :class:`~atlas_lp.errors.MismatchError` (ranks disagree, two
+    files of one rank); each names the file and the fix.
+    """
+    chosen = selection or Selection()
+    parts: list[Part] = []
+    kineto_parts: list[Part] = []
+    with exports_of(names) as paths:
+        for path in paths:
+            if path.name.endswith(kineto.SUFFIXES):
+                kineto_parts.append(kineto.read_part(path, chosen))
+                continue
+            with open_export(path) as export:
+                reader = annotated if annotated.present(export) else nsight
+                parts.append(reader.read_part(export, chosen))
+    if parts and kineto_parts:
+        raise TraceError(f"{parts[0].path} and {kineto_parts[0].path} are of different tools: give those of one")
+    parts += kineto.place(kineto_parts)
+    trace = merge(select_window(parts, chosen), allow_missing)
+    return trace if companions is None else companions.add_to(trace)

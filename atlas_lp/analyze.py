@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import median
 from typing import Any
 
 import atlas_lp
@@ -21,7 +22,7 @@ from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
-from atlas_lp.signatures import REDUCE_COPY_MODELS
+from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
 from atlas_lp.traces import Gap, SignedInstance, Trace, sign
@@ -78,6 +79,21 @@ def analyze(
     summary = result.build([*trace.gaps, *gaps, *program.gaps])
     summary["cache"] = {"hits": store.hits, "misses": store.misses}
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
+
+
+def native_times(trace: Trace, fabric: Fabric, box: Box, store: Store) -> dict[str, Any]:
+    """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
+    signed, _ = sign(trace, fabric.gpus_per_nic)
+    unique = {s.signature.key(): s.signature for s in signed}
+    envelopes = {key: solve_cached(signature, fabric, box, store) for key, signature in sorted(unique.items())}
+    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed])
+    longest = Evaluator(program.graph, fabric.theta()).at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
+    return {"makespan_ns": number(longest.time_ns), "measured_ns": program.measured_ns}
+
+
+def spread(times: Sequence[float]) -> float:
+    """Largest minus smallest of *times*, relative to their median."""
+    return (max(times) - min(times)) / median(times)
 
 
 class _Summary:
@@ -222,11 +238,12 @@ class _Summary:
         )
         return [
             *model_assumptions(self.fabric),
-            REDUCE_COPY_MODELS[self.fabric.reduce_copy],
+            load_costs(self.fabric.reduce_copy).assumption,
             _CREDITS[self.fabric.credits],
             _COMPOSITION,
             f"placement: {self.trace.placement}",
             *sources,
+            *sorted({s.signature.assumption for s in self.signed} - {""}),
         ]
 
 

@@ -82,11 +82,17 @@ def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = T
     symmetry = find_symmetry(signature) if use_symmetry else None
     if symmetry is not None:
         return _graph(*quotient(signature, symmetry, fabric.reduce_copy, fabric.credits), fabric), "quotient"
-    bracketable = use_symmetry and signature.algorithm == "ring" and signature.collective == "AllReduce"
-    if bracketable and operation_count(signature) > FULL_OPERATIONS:
+    if use_symmetry and _has_bracket(signature) and operation_count(signature) > FULL_OPERATIONS:
         return None, "bracket"
     schedule = expand(signature, fabric.reduce_copy, fabric.credits)
     return _graph(schedule, np.array(signature.nodes), fabric), "full"
+
+
+def _has_bracket(signature: Signature) -> bool:
+    """Whether only the rule for the last chunk of an AllReduce ring stands between *signature* and equal chunks."""
+    recorded = any(part.last_chunk for part in signature.parts)
+    ring = signature.algorithm == "ring" and signature.collective == "AllReduce"
+    return ring and not recorded and not signature.interleaved and not signature.channel_nics
 
 
 def _quotient_graph(signature: Signature, fabric: Fabric) -> EventGraph:

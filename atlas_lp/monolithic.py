@@ -30,7 +30,7 @@ def monolithic(trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric) -
     """Expand all instances of *trace* into one schedule whose ranks are the GPUs.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` when that needs more than the limit of operations, before
-    anything is expanded.
+    anything is expanded, and when ranks are missing.
     """
     total = sum(operation_count(s.signature) for s in signed)
     if total > MAX_OPERATIONS:
@@ -102,7 +102,10 @@ class _Builder:
 
     def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule) -> None:
         """Add the messages and calcs of one instance, from begin to end on each of its GPUs."""
-        operation_of_label = self.first[number] + np.array(instance.ranks)
+        positions = np.array(instance.positions)
+        if (positions < 0).any():
+            raise UnsupportedError("ranks are missing, so their messages have no place: export single signatures")
+        operation_of_label = self.first[number] + positions
         gpu_of_label = self.times.gpu[operation_of_label]
         operation = operation_of_label[schedule.rank]
         gpu = gpu_of_label[schedule.rank]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from atlas_lp.errors import FabricError, UnitError
 from atlas_lp.goal.event_graph import COMPONENTS, PortRule
+from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.units import format_bandwidth, format_time, number, parse_bandwidth, parse_time_ns
 
 PRESETS = ("alps",)
@@ -27,7 +28,7 @@ class Fabric:
     network; ``latency_ns`` and ``gap_ns_per_byte`` together are the native operating point.
     *up_latency_ns* and *up_gap_ns_per_byte* are the fixed L and G of scale-up hops, which have no o and g.
     *gpus_per_nic* consecutive GPUs of a node share one NIC, and with it the queue of its port; with *ingress* messages
-    queue at the NIC that receives them, too.
+    queue at the NIC that receives them, too.  *reduce_copy* is a table of reduce/copy times, or the name of one.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Fabric:
     gpus_per_nic: int = 1
     port_rule: PortRule = PortRule.PORT
     ingress: bool = False
-    reduce_copy: str = "gh200"
+    reduce_copy: str | CostTable = "gh200"
     credits: str = "local"
 
     def theta(self) -> dict[str, Fraction]:
@@ -65,7 +66,7 @@ class Fabric:
             "up_gap_ns_per_byte": str(self.up_gap_ns_per_byte),
             "port_rule": self.port_rule.value,
             "ingress": str(self.ingress).lower(),
-            "reduce_copy": self.reduce_copy,
+            "reduce_copy": load_costs(self.reduce_copy).digest,
             "credits": self.credits,
         }
 

@@ -295,6 +295,20 @@ def _whole_copies(calls: _Calls, parts: Parts) -> Parts:
     )
 
 
+def round_links(signature: Signature) -> list[Ints]:
+    """Whom every rank sends to, and receives from, in every round of an AllToAll; -1 where it idles."""
+    ranks = np.arange(signature.ranks)
+    transfers = _transfers(signature)
+    rounds = peer_rounds(transfers.rule, np.array(signature.nodes, dtype=np.int64))
+    count = len(rounds.group_round) * rounds.width
+    to, back = (np.full((count, signature.ranks), -1, dtype=np.int32) for _ in range(2))
+    for rank in ranks:
+        number, _ = rounds.of(np.full_like(ranks, rank), ranks)
+        to[number, rank] = ranks
+        back[number, ranks] = rank
+    return [row.astype(np.int64) for pair in zip(to, back, strict=True) for row in pair]
+
+
 @dataclass(frozen=True)
 class _Kind:
     """One side of messages: whose rows, towards whom, what they do, and which parts."""

@@ -14,11 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.goal.schedule import Schedule
-from atlas_lp.signatures.costs import CostTable, load_costs
-from atlas_lp.signatures.ring import equal_chunks, last_alignment, last_lengths, ring_program
+from atlas_lp.signatures.costs import CostTable
+from atlas_lp.signatures.expand import program
+from atlas_lp.signatures.point_to_point import round_links
+from atlas_lp.signatures.ring import equal_chunks, last_alignment, last_lengths
 from atlas_lp.signatures.signature import Signature
 
 Ints = NDArray[np.int64]
+
+_LINKS_AT_ONCE = 32
+"""Links that one round of refinement looks at together: bounds its memory."""
 
 
 @dataclass(frozen=True)
@@ -38,35 +43,62 @@ class Symmetry:
 def find_symmetry(signature: Signature) -> Symmetry | None:
     """Return the classes of the ranks of *signature*, or None when there are as many as ranks.
 
-    Rings of AllReduce, AllGather and ReduceScatter have as many classes as a node has GPUs when all nodes look alike
-    and all chunks of a loop are equal; chains (Broadcast, Reduce) have none.  Cost O(ranks x rings x rounds).
+    Where all nodes look alike, rings with equal chunks have as many classes as a node has GPUs, AllToAll as many as
+    share a NIC, and PAT one.  Chains (Broadcast, Reduce), trees and unequal messages have none.  Cost O(ranks x links)
+    for each round of refinement.
     """
-    if signature.algorithm != "ring" or signature.collective in ("Broadcast", "Reduce"):
-        return None
-    if signature.channel_nics or not equal_chunks(signature):
+    links = None if signature.channel_nics else _links(signature)
+    if links is None:
         return None
     nodes, ports = np.array(signature.nodes), _ports(signature)
-    colour = np.zeros(signature.ranks, dtype=np.int64)
-    links = []
-    for ring in signature.rings:
-        following = np.empty(signature.ranks, dtype=np.int64)
-        following[list(ring)] = np.roll(ring, -1)
-        previous = np.empty_like(following)
-        previous[following] = np.arange(signature.ranks)
-        links += [(peer, nodes[peer] != nodes) for peer in (following, previous)]
-    count = 1
+    # Ties in the queue of a port go by rank, so ranks that share one are not alike.
+    colour = _place_in_port(ports)
+    count = int(colour.max()) + 1
     while True:
-        columns = [colour, *_port_colours(colour, ports)]
-        for peer, leaves in links:
-            columns += [colour[peer], leaves]
-        _, colour = np.unique(np.stack(columns), axis=1, return_inverse=True)
-        colour = colour.reshape(-1)
+        colour = _refined([colour, *_port_colours(colour, ports)])
+        for first in range(0, len(links), _LINKS_AT_ONCE):
+            columns = [colour]
+            for peer in links[first : first + _LINKS_AT_ONCE]:
+                # A rank without a peer on this link is told apart by -1.
+                columns += [np.where(peer < 0, -1, colour[peer]), (nodes[peer] != nodes) & (peer >= 0)]
+            colour = _refined(columns)
         found = int(colour.max()) + 1
         if found == signature.ranks:
             return None
         if found == count:
             return _symmetry(colour, ports)
         count = found
+
+
+def _refined(columns: list[Ints]) -> Ints:
+    """Number ranks by their row of *columns*."""
+    _, colour = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    return colour.reshape(-1)
+
+
+def _links(signature: Signature) -> list[Ints] | None:
+    """Peer of every rank (-1: none) per link and direction, or None where ranks run unequal programs."""
+    if signature.algorithm == "ring":
+        chain = signature.collective in ("Broadcast", "Reduce")
+        return None if chain or not equal_chunks(signature) else _ring_links(signature)
+    if signature.algorithm == "pat":
+        ranks = np.arange(signature.ranks)
+        hops = [1 << d for d in range((signature.ranks - 1).bit_length())]
+        return [(ranks + sign * hop) % signature.ranks for hop in hops for sign in (1, -1)]
+    if signature.transfers is not None and signature.transfers.equal_bytes:
+        return round_links(signature)
+    return None
+
+
+def _ring_links(signature: Signature) -> list[Ints]:
+    links = []
+    for ring in signature.rings:
+        following = np.empty(signature.ranks, dtype=np.int64)
+        following[list(ring)] = np.roll(ring, -1)
+        previous = np.empty_like(following)
+        previous[following] = np.arange(signature.ranks)
+        links += [following, previous]
+    return links
 
 
 def bracket(signature: Signature) -> tuple[Signature, Signature]:
@@ -92,6 +124,14 @@ def _ports(signature: Signature) -> Ints:
     pairs = np.stack([signature.nodes, signature.nics])
     _, port = np.unique(pairs, axis=1, return_inverse=True)
     return port.reshape(-1)
+
+
+def _place_in_port(ports: Ints) -> Ints:
+    """How many lower ranks share the port of each rank."""
+    order = np.argsort(ports, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - np.searchsorted(ports[order], ports[order])
+    return place
 
 
 def _port_colours(colour: Ints, ports: Ints) -> list[Ints]:
@@ -127,8 +167,7 @@ def quotient(
     signature: Signature, symmetry: Symmetry, reduce_copy: str | CostTable, credits: str
 ) -> tuple[Schedule, Ints]:
     """Expand one rank per class; return the schedule and the node number (a port) of each of its ranks."""
-    program = ring_program(signature, load_costs(reduce_copy), symmetry.representative)
-    schedule = program.quotient(
+    schedule = program(signature, reduce_copy, symmetry.representative).quotient(
         np.array(signature.nodes), symmetry.class_of_rank, np.zeros(symmetry.classes, dtype=np.int64), credits
     )
     return schedule, symmetry.port

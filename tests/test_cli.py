@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
-from jobs import two_ranks
+from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
 
 from atlas_lp.cli import main
 
@@ -234,3 +234,90 @@ def test_nothing_but_errors_of_the_project_reach_the_user(run, tmp_path):
     result = run("demo", "-o", "file")
     assert result.exit_code == 2
     assert "exists and is not a folder" in result.stderr
+
+
+def steps_of_unequal_length(folder, measured):
+    """A reduction per step of 10 ms, inside an NVTX range "step" of its own; the compute before it differs."""
+    exports, ranks = processes(2, 1)
+    for process in ranks:
+        at = 1_000_000
+        for length in measured:
+            process.user_range("step", at, at + length)
+            process.kernel(
+                "compute", stream=7, start_ns=at + 10_000, end_ns=at + length - 2_000_000, call_ns=at + 2_000
+            )
+            process.collective(
+                "AllReduce",
+                size_bytes=1 << 20,
+                communicator=COMMUNICATOR,
+                stream=17,
+                start_ns=at + length - 2_000_000,
+                end_ns=at + length - 1_000_000,
+                channels=2,
+                threads=SIMPLE,
+                reduction="Sum",
+                call_ns=at + 5_000,
+            )
+            at += length
+    write(exports, folder)
+
+
+def test_iterations_are_reported_with_their_spread(run, tmp_path):
+    (tmp_path / "steps").mkdir()
+    steps_of_unequal_length(tmp_path / "steps", [20_000_000, 10_000_000, 11_000_000])
+    result = run("analyze", "steps", "--range", "step", "--json")
+    rows = json.loads(result.output)["iterations"]
+    assert len(rows) == 3
+    assert rows[0]["makespan_ns"] > rows[2]["makespan_ns"] >= rows[1]["makespan_ns"]
+    printed = run("analyze", "steps", "--range", "step", "-o", "out").output
+    assert "Iterations at the native point (spread " in printed
+    alone = run("analyze", "steps", "--range", "step", "--iteration", "1", "--json")
+    assert "iterations" not in json.loads(alone.output)
+    assert json.loads(alone.output)["makespan_ns"] == rows[1]["makespan_ns"]
+
+
+SOLVE = ["goal", "expand", "--type", "allreduce", "--size", "1MiB", "--ranks", "8", "--gpus-per-node", "4", "--solve"]
+
+
+def test_quotient_and_full_expansion_print_the_same_envelope(run):
+    small, full = (json.loads(run(*SOLVE, "--json", *extra).output) for extra in ([], ["--no-quotient"]))
+    assert small["graph"]["method"], full["graph"]["method"] == ("quotient", "full")
+    assert full["graph"]["vertices"] > small["graph"]["vertices"]
+    assert (small["joint"], small["envelopes"]) == (full["joint"], full["envelopes"])
+
+
+def test_a_tolerance_is_kept_and_reported(run):
+    result = json.loads(run(*SOLVE, "--tolerance", "5", "--json").output)
+    exact = json.loads(run(*SOLVE, "--json").output)
+    assert 0 < result["tolerance_reached"] <= 0.05
+    assert len(result["joint"]) < len(exact["joint"])
+    assert any("stopped early: T lies at most" in line for line in result["assumptions"])
+
+
+def test_the_sweep_is_the_reference_on_its_grid(run):
+    sweep = json.loads(run(*SOLVE, "--solver", "sweep", "--points", "5", "--json").output)
+    exact = json.loads(run(*SOLVE, "--json").output)["envelopes"]["latency"]
+    assert sweep["schema"] == "atlas-lp/lp-sweep"
+    for piece in sweep["latency"]:
+        x = piece["to_ns"]
+        true = max(p["constant_ns"] + p["messages"] * x for p in exact)
+        assert piece["constant_ns"] + piece["messages"] * x == pytest.approx(true, rel=1e-9)
+
+
+def test_other_directions_and_lp_export(run, tmp_path):
+    result = json.loads(run(*SOLVE, "--along", "compute=0.5:2", "--write-lp", "x.mps", "--json").output)
+    assert (result["component"], result["pieces"][0]["from"], result["pieces"][-1]["to"]) == ("calc_ns", 0.5, 2)
+    assert (tmp_path / "x.mps").read_text().startswith("NAME")
+    for wrong in ("speed=1:2", "compute=1", "compute=a:b", "overhead=1:2"):
+        refused = run(*SOLVE, "--along", wrong)
+        assert refused.exit_code == 2
+        assert f"--along '{wrong}'" in refused.stderr
+
+
+def test_costs_can_be_replaced(run, tmp_path):
+    (tmp_path / "npkit_Simple.json").write_text(json.dumps({"NPKIT_EVENT_GPU_SEND": {"65536": [999_000]}}))
+    base = json.loads(run(*SOLVE, "--json").output)["makespan_ns"]
+    slow = json.loads(run(*SOLVE, "--costs", "npkit_Simple.json", "--json").output)["makespan_ns"]
+    assert slow > base + 900_000
+    refused = run(*SOLVE, "--costs", "nosuch.toml")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)

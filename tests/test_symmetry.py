@@ -14,6 +14,8 @@ from atlas_lp.goal import PortRule
 from atlas_lp.longest_path import Evaluator, point
 from atlas_lp.parameters import Fabric, load_fabric
 from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
+from atlas_lp.signatures.pat import pat_signature
+from atlas_lp.signatures.point_to_point import all_to_all_signature
 from atlas_lp.signatures.symmetry import bracket, find_symmetry
 
 FABRIC = load_fabric()
@@ -86,6 +88,29 @@ def test_unlike_nodes_split_classes(nodes):
     signature = build("AllGather", Protocol.SIMPLE, 1 << 20, nodes, 1)
     symmetry = find_symmetry(signature)
     assert symmetry is None or symmetry.classes > 2
+
+
+@pytest.mark.parametrize("nccl", ["2.20", "2.22", "2.28.3", "2.28.9", "2.29"])
+@pytest.mark.parametrize(("nodes", "gpus", "share"), [(4, 1, 1), (3, 2, 1), (2, 4, 1), (2, 4, 2), (5, 3, 1), (1, 8, 1)])
+def test_all_to_all_needs_one_rank_per_gpu_of_a_node(nodes, gpus, share, nccl):
+    placement = [r // gpus for r in range(nodes * gpus)]
+    nics = [r % gpus // share for r in range(nodes * gpus)]
+    signature = all_to_all_signature(300_000, placement, nics, nccl=nccl, channels=8)
+    symmetry = find_symmetry(signature)
+    assert symmetry is not None
+    assert symmetry.classes <= gpus
+    small, full = (Evaluator(g, FABRIC.theta()) for g in graphs(signature, FABRIC))
+    assert all(small.at(where).time_ns == full.at(where).time_ns for where in POINTS)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7, 8, 16, 21])
+@pytest.mark.parametrize("name", ["AllGather", "ReduceScatter"])
+def test_pat_is_one_class(ranks, name):
+    signature = pat_signature(name, 70_000, list(range(ranks)), channels=2, nccl="2.28")
+    symmetry = find_symmetry(signature)
+    assert symmetry.classes == 1
+    small, full = (Evaluator(g, FABRIC.theta()) for g in graphs(signature, FABRIC))
+    assert all(small.at(where).time_ns == full.at(where).time_ns for where in POINTS)
 
 
 @pytest.mark.parametrize("name", ["Broadcast", "Reduce"])

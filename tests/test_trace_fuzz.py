@@ -3,15 +3,17 @@
 A longer run: ``python tests/test_trace_fuzz.py 10000`` (seeds from 0 to that number).
 """
 
+import json
 import random
 import sqlite3
 import sys
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from trace_builders import edit, job, rank
+from trace_builders import annotated, edit, job, rank
 from trace_builders import group as grouped
 
 from atlas_lp.errors import AtlasError
@@ -114,6 +116,62 @@ def test_damaged_kineto_files_are_refused_or_read(tmp_path, data_dir):
         path = tmp_path / "t.json.gz"
         path.write_bytes(damaged(data, random.Random(seed)))
         attempt(path)
+
+
+WORDS = ("-1", "0", "99999999999999999999", "x", "", "(nil)", "0xzz")
+JSON_VALUES = (None, -1, 0, 2**70, "x", [], {}, [1, 2], 1.5, True, "[0, 1]", "9" * 400)
+
+
+def mutated(value: Any, draw: random.Random) -> None:
+    """Change or drop something inside a JSON value."""
+    places = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not places:
+        return
+    place = draw.choice(places)
+    if isinstance(value[place], dict | list) and draw.random() < 0.7:
+        mutated(value[place], draw)
+    elif isinstance(value, dict) and draw.random() < 0.2:
+        del value[place]
+    else:
+        value[place] = draw.choice(JSON_VALUES)
+
+
+def test_wrong_values_in_kineto_files_are_refused_or_read(tmp_path):
+    arguments = {"device": 0, "context": 1, "stream": 2, "correlation": 5, "grid": [4, 1, 1], "block": [96, 1, 1]}
+    arguments |= {"Collective name": "all_to_allv", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float"}
+    arguments |= {"Group size": 1, "Process Group Ranks": "[0]", "In split size": "[4]", "Out split size": "[4]"}
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclKernel", "ts": 1.5, "dur": 2, "args": arguments}
+    document = {"distributedInfo": {"rank": 0, "world_size": 1}, "baseTimeNanoseconds": 5, "traceEvents": [kernel]}
+    path = tmp_path / "t.json"
+    for seed in range(4 * ROUNDS):
+        changed = json.loads(json.dumps(document))
+        mutated(changed, random.Random(seed))
+        path.write_text(json.dumps(changed))
+        attempt(path)
+
+
+def test_wrong_words_in_annotations_are_refused_or_read(tmp_path):
+    where = "commHash 0xaa"
+    texts = [
+        (10, f"{where} commId 0xc1 rank 0 nranks 2 pid 1"),
+        (12, f"{where} Rings [0] 1->0->1 pid 1"),
+        (100, f"ncclBroadcast(): {where}, stream 0x1, data_size 64, type_size 4, root 0, pid 1"),
+        (
+            105,
+            f"collType 0 root 0 redOp 0 algo 1 proto 2 {where} stream 0x1 data_size 64 type_size 4 chunkSize 1 pid 1",
+        ),
+        (106, "nWarps 1 count 64 chunkCount 1 workCount 64 lastChunkCount 1 workOffset 0 sendbuff 1 recvbuff 2 pid 1"),
+        (107, "ncclLaunchKernel(): pid 1"),
+    ]
+    for seed in range(2 * ROUNDS):
+        draw = random.Random(seed)
+        number = draw.randrange(len(texts))
+        words = texts[number][1].split(" ")
+        words[draw.randrange(len(words))] = draw.choice(WORDS)
+        lines = [(1, at, at + 1, " ".join(words) if n == number else text) for n, (at, text) in enumerate(texts)]
+        path = tmp_path / "t.sqlite"
+        path.unlink(missing_ok=True)
+        attempt(annotated(path, lines, [(1, 120, 170, 0)]))
 
 
 if __name__ == "__main__":

@@ -685,6 +685,8 @@ def test_t11_missing_members_are_refused_or_named(tmp_path):
     assert [len(i.rows) for i in trace.instances()] == [3, 3]
     signed, _ = sign(trace)
     assert {s.signature.ranks for s in signed} == {4}
+    assert signed[0].ranks == (0, 1, 2, 3)
+    assert signed[0].positions == (0, 1, 2, -1)
 
 
 def test_t11_one_rank_in_two_files(tmp_path):
@@ -789,3 +791,14 @@ def test_communication_without_nccl_is_named(tmp_path):
         "vllm::cross_device_reduce_1stage", stream=7, start_ns=8_000_000, end_ns=8_100_000
     )
     assert gaps(read(export.write(tmp_path / "custom.sqlite"))) == {"other-communication": 1}
+
+
+def test_messages_between_some_ranks_know_their_rows(tmp_path):
+    export = Export()
+    for number in range(3):
+        process = rank(export, number, [], ranks=3)
+        if number:
+            call = ("ncclSend" if number == 1 else "ncclRecv", payload(KIB, peer=3 - number))
+            group(process, [call], at_ns=4_000_000, kernels=[ONE])
+    (signed,), _ = sign(read(export.write(tmp_path / "some.sqlite")))
+    assert (signed.instance.ranks, signed.ranks, signed.positions) == ((1, 2), (1, 2), (0, 1))

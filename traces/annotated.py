@@ -275,6 +275,8 @@ def _take_call(reader: _Reader, line: Line, export: Export) -> None:
     if line.fields["name"] not in CALLS:
         return
     handle = _handle(reader, line, export)
+    if max(_number(line, name) for name in ("root", "peer", "type_size")) >= 2**22:
+        raise TraceError(f"{export.path}: an annotation at {line.start} ns has an impossible root, peer or type size")
     reduction = _number(line, "red_op")
     call = Call(
         process=handle.process,

@@ -64,8 +64,8 @@ class _File:
     information: dict[str, Any] = field(default_factory=dict)
     base_ns: int = 0
     kernels: list[dict[str, Any]] = field(default_factory=list)
-    launches: dict[int, tuple[Any, int]] = field(default_factory=dict)
-    annotations: defaultdict[Any, list[tuple[int, int, str, dict[str, Any]]]] = field(
+    launches: dict[int, tuple[str, int]] = field(default_factory=dict)
+    annotations: defaultdict[str, list[tuple[int, int, str, dict[str, Any]]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     activity: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -182,10 +182,10 @@ def _take(kept: _File, event: dict[str, Any], range_name: str | None) -> None:
         if category == "kernel" and name.lower().startswith("nccl"):
             kept.kernels.append({**arguments, "name": name, "start": start, "end": end})
     elif category in _LAUNCHES and "aunch" in name and isinstance(arguments.get("correlation"), int):
-        kept.launches[arguments["correlation"]] = (event.get("tid"), start)
+        kept.launches[arguments["correlation"]] = (str(event.get("tid")), start)
     elif category == "user_annotation":
         if name.startswith("nccl:"):
-            kept.annotations[event.get("tid")].append((start, end, name, arguments))
+            kept.annotations[str(event.get("tid"))].append((start, end, name, arguments))
         if name == range_name:
             kept.windows.append((start, end))
     if category == "cpu_op" and isinstance(event.get("pid"), int):
@@ -214,7 +214,9 @@ def _described(file: _File, counts: Counter[str]) -> list[tuple[int, Kernel, dic
     streams: dict[tuple[int, int], dict[int, int]] = {}
     found = []
     for raw in sorted(file.kernels, key=lambda k: (k["start"], k["end"], str(k.get("stream")))):
-        tid, launch = file.launches.get(raw.get("correlation", -1), (None, None))
+        correlation = raw.get("correlation")
+        unknown: tuple[str, int | None] = ("", None)
+        tid, launch = file.launches.get(correlation, unknown) if isinstance(correlation, int) else unknown
         arguments = raw
         if "Collective name" not in raw:
             annotation = _around(file.annotations.get(tid, []), starts.get(tid, []), launch)

@@ -109,7 +109,7 @@ def _named(export: Export, name: str) -> dict[int, list[Window]]:
     windows: dict[int, list[Window]] = {}
     for process, start, end in rows:
         mine = windows.setdefault(process, [])
-        if not mine or start > mine[-1][1]:  # an instance inside another one is part of it
+        if not mine or start >= mine[-1][1]:  # an instance inside another one is part of it
             mine.append((start, end))
     return windows
 

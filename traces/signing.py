@@ -45,6 +45,12 @@ class SignedInstance:
     ranks: tuple[int, ...]
     sources: tuple[tuple[str, str], ...]
 
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Position among the rows of the instance of every label, -1 for a rank whose files are missing."""
+        position = {rank: number for number, rank in enumerate(self.instance.ranks)}
+        return tuple(position.get(rank, -1) for rank in self.ranks)
+
 
 def sign(trace: Trace, gpus_per_nic: int = 1) -> tuple[list[SignedInstance], list[Gap]]:
     """Return the signed instances of *trace* in its order, and gaps found on the way.

@@ -186,7 +186,8 @@ def _matched(number: int, identity: int, mine: pa.Table, rows: Ints, offset: int
                 f"communicator {identity:#x}, collective {int(at[1]) + 1}: rank {ranks[0]} did "
                 f"{_words(mine, grid[0, at[1]])}, rank {ranks[at[0]]} did {_words(mine, grid[at[0], at[1]])}"
             )
-    return [Instance(number, sequence, grid[:, sequence] + offset) for sequence in range(grid.shape[1])]
+    present = tuple(ranks.tolist())
+    return [Instance(number, i, grid[:, i] + offset, ranks=present) for i in range(grid.shape[1])]
 
 
 def _exchanges(number: int, identity: int, mine: pa.Table, rows: Ints, offset: int) -> list[Instance]:
@@ -206,8 +207,9 @@ def _exchanges(number: int, identity: int, mine: pa.Table, rows: Ints, offset: i
             first[half.rank] = min(half.row, first.get(half.rank, half.row))
         messages = sorted(message[half.row] for half in together if half.is_send)
         launches = len({(half.rank, half.launch) for half in together})
-        representative = np.array([first[rank] for rank in sorted(first)], dtype=np.int64)
-        result.append(Instance(number, sequence, representative, "SendRecv", tuple(messages), launches))
+        present = tuple(sorted(first))
+        representative = np.array([first[rank] for rank in present], dtype=np.int64)
+        result.append(Instance(number, sequence, representative, "SendRecv", tuple(messages), launches, present))
     return result
 
 
@@ -218,7 +220,7 @@ def _words(operations: pa.Table, row: int) -> str:
 
 @dataclass(frozen=True)
 class Instance:
-    """One collective on all ranks of its communicator; ``rows`` are its operations, by rank.
+    """One collective on all ranks of its communicator; ``rows`` are its operations, of ``ranks`` in ascending order.
 
     A set of sends and receives has the ``kind`` ``SendRecv``, one row per rank that takes part (the first of its
     operations), and its ``messages``; ``launches`` is more than the number of rows when a rank takes part twice.
@@ -230,6 +232,7 @@ class Instance:
     kind: str = "collective"
     messages: tuple[Message, ...] = ()
     launches: int = 0
+    ranks: tuple[int, ...] = ()
 
 
 def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -16,22 +17,28 @@ from atlas_lp.cli.options import (
     cache_options,
     fabric_options,
     force_option,
-    gpus_per_node_option,
     json_option,
     quotient_option,
     stats_option,
     traces_argument,
 )
 from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
 from atlas_lp.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from atlas_lp.cache import Store
+    from atlas_lp.envelope import Box
+    from atlas_lp.parameters import Fabric
+    from atlas_lp.traces import Trace
 
 
 @click.command()
 @traces_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the analysis.")
 @force_option
-@gpus_per_node_option
+@trace_options
 @fabric_options
 @quotient_option
 @cache_options
@@ -41,8 +48,8 @@ def analyze(
     traces: tuple[str, ...],
     output: Path | None,
     force: bool,
-    gpus_per_node: int | None,
     fabric_name: str,
+    costs_file: Path | None,
     latency: Fraction | None,
     bandwidth: Fraction | None,
     latency_box: Range | None,
@@ -52,6 +59,7 @@ def analyze(
     no_cache: bool,
     as_json: bool,
     stats: bool,
+    **options: Unpack[TraceOptions],
 ) -> None:
     """Solve a trace: exact T(L), T(G) and T(L, G), with everything assumed named.
 
@@ -65,10 +73,15 @@ def analyze(
     """
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
-    fabric = build_fabric(fabric_name, latency, bandwidth)
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     box = build_box(latency_box, bandwidth_box)
     store = build_store(cache_folder, no_cache)
-    summary = run(traces, output, force, gpus_per_node, fabric, box, store, Stats(stats), not no_quotient)
+
+    def load(iteration: int | None = None) -> Trace:
+        chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
+        return load_trace(traces, **chosen)
+
+    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient)
     if as_json:
         print_json(summary)
     else:
@@ -77,34 +90,51 @@ def analyze(
 
 
 def run(
-    traces: tuple[str, ...],
+    load: Callable[[int | None], Trace],
     output: Path | None,
     force: bool,
-    gpus_per_node: int | None,
-    fabric: Any,
-    box: Any,
-    store: Any,
+    fabric: Fabric,
+    box: Box,
+    store: Store,
     record: Stats,
     use_symmetry: bool = True,
 ) -> dict[str, Any]:
-    """Read, solve and write; return the summary."""
+    """Read, solve and write; return the summary.
+
+    *load* reads the trace, or one of its iterations alone.
+    """
     from atlas_lp.analyze import analyze as solve_trace
+    from atlas_lp.analyze import native_times
     from atlas_lp.results import check_output, write_analysis
-    from atlas_lp.traces import read_trace
 
     if output is not None:
         check_output(output, force)
     with record.stage("read"):
-        trace = read_trace(traces)
-        if gpus_per_node is not None:
-            trace = trace.placed(gpus_per_node)
+        trace = load(None)
     with record.stage("solve"), progress() as report:
         analysis = solve_trace(trace, fabric, box, store, report, use_symmetry)
+    if trace.iterations > 1:
+        with record.stage("iterations"):
+            each = [native_times(load(k), fabric, box, store) for k in range(trace.iterations)]
+        analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):
             write_analysis(output, analysis)
     record.write()
     return analysis.summary
+
+
+def print_iterations(iterations: list[dict[str, Any]]) -> None:
+    """Print what each iteration takes at the native point, and how far apart they are."""
+    from atlas_lp.analyze import spread
+
+    predicted, measured = ([row[name] for row in iterations] for name in ("makespan_ns", "measured_ns"))
+    print_table(
+        f"Iterations at the native point (spread {100 * spread(predicted):.2g} % predicted, "
+        f"{100 * spread(measured):.2g} % measured)",
+        ("iteration", "predicted", "measured"),
+        [(k, format_time(p), format_time(m)) for k, (p, m) in enumerate(zip(predicted, measured, strict=True))],
+    )
 
 
 def print_summary(summary: dict[str, Any]) -> None:
@@ -119,6 +149,8 @@ def print_summary(summary: dict[str, Any]) -> None:
         f"measured: {format_time(measured)} "
         f"({100 * (summary['makespan_ns'] / measured - 1):+.2f} % predicted at the native point)"
     )
+    if "iterations" in summary:
+        print_iterations(summary["iterations"])
     print_table(
         "Signatures by share of the critical path",
         ("type", "size", "protocol", "channels", "ranks", "count", "time each", "share"),

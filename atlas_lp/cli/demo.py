@@ -16,6 +16,7 @@ from atlas_lp.cli.options import (
     stats_option,
 )
 from atlas_lp.cli.output import Stats
+from atlas_lp.cli.trace_options import load_trace
 
 
 @click.command()
@@ -49,11 +50,10 @@ def demo(output: Path, force: bool, cache_folder: Path | None, no_cache: bool, s
     with record.stage("write trace"):
         write_demo(output / "traces", overwrite=force)
     summary = run(
-        (str(output / "traces"),),
+        lambda _: load_trace((str(output / "traces"),)),
         output,
         force,
-        None,
-        build_fabric("alps", None, None),
+        build_fabric("alps"),
         build_box(None, None),
         build_store(cache_folder, no_cache),
         record,

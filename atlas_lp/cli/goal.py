@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -19,19 +19,20 @@ from atlas_lp.cli.options import (
     check_free,
     fabric_options,
     force_option,
-    gpus_per_node_option,
     json_option,
     output_file_option,
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.cli.output import Stats
+from atlas_lp.cli.solving import Problem, SolveOptions, deliver, solve_options
+from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
-from atlas_lp.units import format_bandwidth, format_size, format_time, number
+from atlas_lp.units import format_size
 
 if TYPE_CHECKING:
-    from atlas_lp.envelope import Box, Envelope
-    from atlas_lp.goal import EventGraph, Schedule
+    from atlas_lp.envelope import Box
+    from atlas_lp.goal import Schedule
     from atlas_lp.parameters import Fabric
     from atlas_lp.signatures import Signature
 
@@ -165,6 +166,7 @@ def goal() -> None:
 @_collective_options
 @fabric_options
 @click.option("--solve", "solve_it", is_flag=True, help="Print the envelope instead of writing text.")
+@solve_options
 @per_node_option
 @output_file_option
 @force_option
@@ -173,6 +175,7 @@ def goal() -> None:
 def expand(
     asked: _Asked,
     fabric_name: str,
+    costs_file: Path | None,
     latency: Fraction | None,
     bandwidth: Fraction | None,
     latency_box: Range | None,
@@ -183,6 +186,7 @@ def expand(
     force: bool,
     as_json: bool,
     stats: bool,
+    **how: Unpack[SolveOptions],
 ) -> None:
     """Expand one collective from its parameters, no trace needed.
 
@@ -198,12 +202,12 @@ def expand(
     """
     from atlas_lp.signatures import expand as expand_signature
 
-    fabric = build_fabric(fabric_name, latency, bandwidth)
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     box = build_box(latency_box, bandwidth_box)
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
     if solve_it:
-        _solve_signature(signature, fabric, box, as_json, record, assumed)
+        deliver(_problem(signature, fabric, box, assumed, record, not how["no_quotient"]), how, as_json, record)
         return
     if output is None:
         raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
@@ -222,6 +226,7 @@ def expand(
 def draw(
     asked: _Asked,
     fabric_name: str,
+    costs_file: Path | None,
     latency: Fraction | None,
     bandwidth: Fraction | None,
     latency_box: Range | None,
@@ -247,7 +252,7 @@ def draw(
     if output is None:
         raise InputError("no file to write: give one with -o FILE.svg")
     check_free(output, force)
-    fabric = build_fabric(fabric_name, latency, bandwidth)
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     signature, _ = asked.signature(fabric.gpus_per_nic)
     schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
     graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
@@ -260,7 +265,7 @@ def draw(
 @traces_argument
 @click.option("--signature", "key", help="Key of a signature, or its beginning, as inspect prints it.")
 @click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file.")
-@gpus_per_node_option
+@trace_options
 @per_node_option
 @output_file_option
 @force_option
@@ -269,11 +274,11 @@ def export(
     traces: tuple[str, ...],
     key: str | None,
     fabric_name: str,
-    gpus_per_node: int | None,
     per_node: bool,
     output: Path | None,
     force: bool,
     stats: bool,
+    **options: Unpack[TraceOptions],
 ) -> None:
     """Write one signature of a trace, or the whole trace, as GOAL text; one GOAL rank per GPU, or per node.
 
@@ -286,17 +291,15 @@ def export(
     """
     from atlas_lp.monolithic import monolithic
     from atlas_lp.signatures import expand as expand_signature
-    from atlas_lp.traces import read_trace, sign
+    from atlas_lp.traces import sign
 
     if output is None:
         raise InputError("no file to write: give one with -o FILE.goal or -o FILE.goal.zst")
     check_free(output, force)
-    fabric = build_fabric(fabric_name, None, None)
+    fabric = build_fabric(fabric_name)
     record = Stats(stats)
     with record.stage("read"):
-        trace = read_trace(traces)
-        if gpus_per_node is not None:
-            trace = trace.placed(gpus_per_node)
+        trace = load_trace(traces, **options)
         signed, _ = sign(trace, fabric.gpus_per_nic)
     with record.stage("expand"):
         if key is None:
@@ -327,6 +330,7 @@ def export(
     help="program: operations of one (rank, cpu) also run in the order of the file.",
 )
 @fabric_options
+@solve_options
 @json_option
 @stats_option
 def solve(
@@ -334,12 +338,14 @@ def solve(
     gpus_per_node: int,
     cpu_order: str,
     fabric_name: str,
+    costs_file: Path | None,
     latency: Fraction | None,
     bandwidth: Fraction | None,
     latency_box: Range | None,
     bandwidth_box: Range | None,
     as_json: bool,
     stats: bool,
+    **how: Unpack[SolveOptions],
 ) -> None:
     """Solve any GOAL file (.goal or .goal.zst, MPI too) to its exact envelope.
 
@@ -347,11 +353,15 @@ def solve(
     Example:
       atlas-lp goal solve stencil.goal --latency 1us --bandwidth 100Gbps
       atlas-lp goal solve step.goal.zst --gpus-per-node 4 --json
+      atlas-lp goal solve stencil.goal --along compute=0.5:2
+      atlas-lp goal solve stencil.goal --solver sweep --points 101 --write-lp stencil.mps
     """
-    from atlas_lp.goal import read_goal
+    import numpy as np
+
+    from atlas_lp.goal import event_graph, read_goal
     from atlas_lp.goal.schedule import with_program_order
 
-    fabric = build_fabric(fabric_name, latency, bandwidth)
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     box = build_box(latency_box, bandwidth_box)
     record = Stats(stats)
     with record.stage("read"):
@@ -366,7 +376,26 @@ def solve(
         if cpu_order == "requires"
         else "operations of one (rank, cpu) run in the order of the file"
     )
-    _solve(schedule, nodes, fabric, box, as_json, record, {"ranks": schedule.ranks}, [order])
+    with record.stage("graph"):
+        graph = event_graph(schedule, np.array(nodes), fabric.port_rule, fabric.ingress)
+    deliver(Problem(graph, None, fabric, box, {"ranks": schedule.ranks}, [order]), how, as_json, record)
+
+
+def _problem(
+    signature: Signature, fabric: Fabric, box: Box, assumed: list[str], record: Stats, use_symmetry: bool
+) -> Problem:
+    """Build the graph of a signature by the cheapest exact way."""
+    from atlas_lp.collective import signature_graph
+
+    with record.stage("graph"):
+        graph, method = signature_graph(signature, fabric, use_symmetry)
+    about = {
+        "signature": signature.key(),
+        "ranks": signature.ranks,
+        "channels": signature.channels,
+        "method": method,
+    }
+    return Problem(graph, signature, fabric, box, about, assumed)
 
 
 def _find(key: str, signatures: dict[str, Any]) -> Any:
@@ -396,150 +425,3 @@ def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats, me
         f"{output}: {schedule.ranks} GOAL ranks ({each}), {len(schedule)} operations: "
         f"{schedule.count(SEND)} sends, {schedule.count(RECV)} recvs, {schedule.count(0)} calcs"
     )
-
-
-def _solve_signature(
-    signature: Signature, fabric: Fabric, box: Box, as_json: bool, record: Stats, assumed: list[str]
-) -> None:
-    """Solve a signature by the cheapest exact way, or as a bracket, and print its envelope."""
-    from atlas_lp.collective import signature_graph, solve_signature
-    from atlas_lp.solve import solve as solve_graph
-
-    about: dict[str, Any] = {
-        "signature": signature.key(),
-        "ranks": signature.ranks,
-        "channels": signature.channels,
-    }
-    with record.stage("graph"):
-        graph, method = signature_graph(signature, fabric)
-    with record.stage("solve"), progress() as report:
-        tell = None if report is None else (lambda planes: report("planes", planes, 0))
-        if graph is None:
-            envelope = solve_signature(signature, fabric, box, progress=tell)
-        else:
-            envelope = solve_graph(graph, fabric, box, progress=tell)
-    about["method"] = method
-    if graph is None:
-        assumed = [*assumed, _BRACKET.format(percent=100 * envelope.bracket_width)]
-    _show(_result(envelope, graph, fabric, about, assumed), envelope, fabric, as_json)
-    record.write()
-
-
-_METHODS = {
-    "full": "",
-    "quotient": "; one rank per class of equal ranks (exact)",
-    "bracket": "; upper side of a bracket",
-}
-_BRACKET = "chunks differ by rounding: times are upper bounds, at most {percent:.2g} % above the lower ones"
-
-
-def _show(result: dict[str, Any], envelope: Envelope, fabric: Fabric, as_json: bool) -> None:
-    if as_json:
-        print_json(result)
-    else:
-        _print(result, envelope, fabric)
-
-
-def _solve(
-    schedule: Schedule,
-    nodes: list[int],
-    fabric: Fabric,
-    box: Any,
-    as_json: bool,
-    record: Stats,
-    about: dict[str, Any],
-    assumed: list[str],
-) -> None:
-    """Solve one schedule and print its envelope."""
-    import numpy as np
-
-    from atlas_lp.goal import event_graph
-    from atlas_lp.solve import solve as solve_graph
-
-    with record.stage("graph"):
-        graph = event_graph(schedule, np.array(nodes), fabric.port_rule, fabric.ingress)
-    with record.stage("solve"), progress() as report:
-        tell = None if report is None else (lambda planes: report("planes", planes, 0))
-        envelope = solve_graph(graph, fabric, box, progress=tell)
-    _show(_result(envelope, graph, fabric, about, assumed), envelope, fabric, as_json)
-    record.write()
-
-
-def _result(
-    envelope: Envelope, graph: EventGraph | None, fabric: Fabric, about: dict[str, Any], assumed: list[str]
-) -> dict[str, Any]:
-    from atlas_lp.analyze import (
-        box_json,
-        envelopes_json,
-        joint_json,
-        model_assumptions,
-        native_json,
-        tolerance_json,
-    )
-
-    assert envelope.certificate is not None
-    return {
-        "schema": "atlas-lp/envelope",
-        # History: 1 (0.1.0) first.
-        "version": 1,
-        "graph": {
-            **about,
-            "vertices": None if graph is None else graph.vertices,
-            "edges": None if graph is None else graph.edges,
-        },
-        "native": native_json(fabric),
-        "box": box_json(envelope.box),
-        "makespan_ns": number(envelope.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)),
-        "tolerance": tolerance_json(envelope, fabric, 5),
-        "envelopes": envelopes_json(envelope, fabric),
-        "joint": joint_json(envelope),
-        "certificate": envelope.certificate.as_json(),
-        "assumptions": [*model_assumptions(fabric), *assumed],
-    }
-
-
-def _print(result: dict[str, Any], envelope: Envelope, fabric: Fabric) -> None:
-    graph = result["graph"]
-    size = "a bracket of two" if graph["vertices"] is None else f"{graph['vertices']} vertices, {graph['edges']} edges"
-    click.echo(f"graph: {graph['ranks']} ranks, {size}")
-    click.echo(
-        f"T = {format_time(result['makespan_ns'], 6)} at L = {format_time(fabric.latency_ns)}, "
-        f"{format_bandwidth(fabric.gap_ns_per_byte)}"
-    )
-    print_table(
-        f"T(L) at {format_bandwidth(fabric.gap_ns_per_byte)}",
-        ("from L", "to L", "T from", "T to", "dT/dL (messages)"),
-        [
-            (
-                format_time(p.start, 6),
-                format_time(p.stop, 6),
-                format_time(p.at(p.start), 6),
-                format_time(p.at(p.stop), 6),
-                p.slope,
-            )
-            for p in envelope.along_latency(fabric.gap_ns_per_byte)
-        ],
-    )
-    print_table(
-        f"T(G) at L = {format_time(fabric.latency_ns)}",
-        ("from G (ns/B)", "to G (ns/B)", "from", "to", "T from", "T to", "dT/dG (bytes)"),
-        [
-            (
-                f"{float(p.start):.6g}",
-                f"{float(p.stop):.6g}",
-                format_bandwidth(p.start),
-                format_bandwidth(p.stop),
-                format_time(p.at(p.start), 6),
-                format_time(p.at(p.stop), 6),
-                f"{p.slope} ({format_size(p.slope)})",
-            )
-            for p in envelope.along_gap(fabric.latency_ns)
-        ],
-    )
-    certificate = result["certificate"]
-    click.echo(
-        f"T(L, G): {len(envelope.vectors)} planes; certificate: {certificate['solver']} {certificate['status']} at "
-        f"{certificate['points']} points, {certificate['pivots']} pivots, largest relative difference "
-        f"{certificate['largest_relative_difference']:.1e}" + _METHODS[graph.get("method", "full")]
-    )
-    print_list("Assumptions", result["assumptions"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -88,12 +88,6 @@ def _stack(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 
 traces_argument = click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 
-gpus_per_node_option = click.option(
-    "--gpus-per-node",
-    type=click.IntRange(min=1),
-    help="Place the GPUs on nodes of N instead of the recorded hosts.",
-)
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 stats_option = click.option(
@@ -108,6 +102,12 @@ force_option = click.option("-f", "--force", is_flag=True, help="Overwrite what 
 
 fabric_options = _stack(
     click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file."),
+    click.option(
+        "--costs",
+        "costs_file",
+        type=click.Path(path_type=Path),
+        help="Reduce/copy times: a TOML table, or an NPKit summary (JSON).",
+    ),
     click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
     click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
     click.option("--latency-box", type=LATENCY_RANGE, help="Range of L to solve exactly [0:1ms]."),
@@ -124,11 +124,15 @@ cache_options = _stack(
 )
 
 
-def build_fabric(fabric_name: str, latency: Fraction | None, bandwidth: Fraction | None) -> Fabric:
-    """Return the fabric named, with the native point asked for."""
+def build_fabric(
+    fabric_name: str, costs_file: Path | None = None, latency: Fraction | None = None, bandwidth: Fraction | None = None
+) -> Fabric:
+    """Return the fabric named, with the cost table and the native point asked for."""
     from atlas_lp.parameters import load_fabric
+    from atlas_lp.signatures.costs import load_costs
 
-    return load_fabric(fabric_name).at(latency_ns=latency, gap_ns_per_byte=bandwidth)
+    fabric = load_fabric(fabric_name).at(latency_ns=latency, gap_ns_per_byte=bandwidth)
+    return fabric if costs_file is None else replace(fabric, reduce_copy=load_costs(costs_file))
 
 
 def build_box(latency_box: Range | None, bandwidth_box: Range | None) -> Box:

@@ -26,7 +26,9 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    # The title is printed by itself: a table would fold it to its own width.
+    click.secho(title, bold=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(header):
         cells = [str(row[i]) for row in rows]
         numeric = bool(cells) and all(cell[:1].isdigit() or cell[:1] in "+-∞" for cell in cells)

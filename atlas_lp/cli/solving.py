@@ -1,0 +1,363 @@
+"""How ``goal solve`` and ``goal expand --solve`` solve a graph, and what they print of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from atlas_lp.cli.options import quotient_option
+from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.errors import InputError, UnitError
+from atlas_lp.units import format_bandwidth, format_size, format_time, number, parse_bandwidth, parse_time_ns
+
+if TYPE_CHECKING:
+    from atlas_lp.envelope import Box, Envelope
+    from atlas_lp.goal import EventGraph
+    from atlas_lp.parameters import Fabric
+    from atlas_lp.signatures import Signature
+    from atlas_lp.sweep_solver import SweepPoint
+
+
+class SolveOptions(TypedDict):
+    """What the options of :func:`solve_options` give."""
+
+    tolerance: float
+    solver: str
+    points: int
+    along: str | None
+    lp_file: Path | None
+    no_quotient: bool
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--tolerance",
+        type=click.FloatRange(0, 100),
+        default=0.0,
+        show_default=True,
+        help="Percent that T may lie above the planes found: stops early, says how far it got.",
+    ),
+    click.option(
+        "--solver",
+        type=click.Choice(["exact", "sweep"]),
+        default="exact",
+        show_default=True,
+        help="sweep: the paper's grid of warm-started LPs, as a reference.",
+    ),
+    click.option("--points", type=click.IntRange(2), default=101, show_default=True, help="Grid points of the sweep."),
+    click.option(
+        "--along",
+        metavar="NAME=LO:HI",
+        help="T along compute, overhead, message-gap, up-latency or up-bandwidth instead of L and G.",
+    ),
+    click.option(
+        "--write-lp",
+        "lp_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Also write the LP at the native point, as .mps or .lp.",
+    ),
+    quotient_option,
+)
+
+
+def solve_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the function passes them on as ``**how``."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A graph to solve (None: only a bracket of *signature* is affordable), and what to say about it."""
+
+    graph: EventGraph | None
+    signature: Signature | None
+    fabric: Fabric
+    box: Box
+    about: dict[str, Any]
+    assumed: list[str]
+
+
+def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -> None:
+    """Solve *problem* as asked and print the result."""
+    if how["lp_file"] is not None:
+        with record.stage("write"):
+            _write_lp(_graph(problem), problem.fabric, how["lp_file"])
+    if how["along"] is not None:
+        _deliver_along(problem, how["along"], as_json, record)
+    elif how["solver"] == "sweep":
+        _deliver_sweep(problem, how["points"], as_json, record)
+    else:
+        _deliver_envelope(problem, Fraction(str(how["tolerance"])) / 100, as_json, record)
+    record.write()
+
+
+def _graph(problem: Problem) -> EventGraph:
+    if problem.graph is None:
+        raise InputError("too many ranks for one graph of this size: only the exact solver can bracket it")
+    return problem.graph
+
+
+def _write_lp(graph: EventGraph, fabric: Fabric, path: Path) -> None:
+    from atlas_lp.certificate import LongestPathLP
+    from atlas_lp.longest_path import Evaluator, point
+
+    evaluator = Evaluator(graph, fabric.theta())
+    where = point(fabric.latency_ns, fabric.gap_ns_per_byte)
+    longest = evaluator.at(where)
+    lp = LongestPathLP(evaluator, float(longest.time_ns))
+    lp.solve(where, longest)
+    lp.write(path)
+
+
+# --- exact envelopes ---------------------------------------------------------------------------------------
+
+_METHODS = {
+    "full": "",
+    "quotient": "; one rank per class of equal ranks (exact)",
+    "bracket": "; upper side of a bracket",
+}
+_BRACKET = "chunks differ by rounding: times are upper bounds, at most {percent:.2g} % above the lower ones"
+_EARLY = "stopped early: T lies at most {percent:.3g} % above the planes"
+
+
+def _deliver_envelope(problem: Problem, tolerance: Fraction, as_json: bool, record: Stats) -> None:
+    from atlas_lp.collective import solve_signature
+    from atlas_lp.solve import solve
+
+    with record.stage("solve"), progress() as report:
+        tell = None if report is None else (lambda planes: report("planes", planes, 0))
+        if problem.graph is not None:
+            envelope = solve(problem.graph, problem.fabric, problem.box, progress=tell, tolerance=tolerance)
+        elif problem.signature is not None:
+            envelope = solve_signature(problem.signature, problem.fabric, problem.box, progress=tell)
+        else:
+            raise InputError("nothing to solve")
+    assumed = list(problem.assumed)
+    if problem.graph is None:
+        assumed.append(_BRACKET.format(percent=100 * envelope.bracket_width))
+    if tolerance:
+        assumed.append(_EARLY.format(percent=100 * envelope.tolerance_reached))
+    result = _envelope_json(envelope, problem, assumed)
+    if as_json:
+        print_json(result)
+    else:
+        _print_envelope(result, envelope, problem.fabric)
+
+
+def _graph_json(problem: Problem) -> dict[str, Any]:
+    graph = problem.graph
+    return {
+        **problem.about,
+        "vertices": None if graph is None else graph.vertices,
+        "edges": None if graph is None else graph.edges,
+    }
+
+
+def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> dict[str, Any]:
+    from atlas_lp.analyze import (
+        box_json,
+        envelopes_json,
+        joint_json,
+        model_assumptions,
+        native_json,
+        tolerance_json,
+    )
+
+    fabric = problem.fabric
+    return {
+        "schema": "atlas-lp/envelope",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "graph": _graph_json(problem),
+        "native": native_json(fabric),
+        "box": box_json(envelope.box),
+        "makespan_ns": number(envelope.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)),
+        "tolerance": tolerance_json(envelope, fabric, 5),
+        "tolerance_reached": envelope.tolerance_reached,
+        "envelopes": envelopes_json(envelope, fabric),
+        "joint": joint_json(envelope),
+        "certificate": None if envelope.certificate is None else envelope.certificate.as_json(),
+        "assumptions": [*model_assumptions(fabric), *assumed],
+    }
+
+
+def _print_envelope(result: dict[str, Any], envelope: Envelope, fabric: Fabric) -> None:
+    graph = result["graph"]
+    size = "a bracket of two" if graph["vertices"] is None else f"{graph['vertices']} vertices, {graph['edges']} edges"
+    click.echo(f"graph: {graph['ranks']} ranks, {size}")
+    click.echo(
+        f"T = {format_time(result['makespan_ns'], 6)} at L = {format_time(fabric.latency_ns)}, "
+        f"{format_bandwidth(fabric.gap_ns_per_byte)}"
+    )
+    print_table(
+        f"T(L) at {format_bandwidth(fabric.gap_ns_per_byte)}",
+        ("from L", "to L", "T from", "T to", "dT/dL (messages)"),
+        [
+            (
+                format_time(p.start, 6),
+                format_time(p.stop, 6),
+                format_time(p.at(p.start), 6),
+                format_time(p.at(p.stop), 6),
+                p.slope,
+            )
+            for p in envelope.along_latency(fabric.gap_ns_per_byte)
+        ],
+    )
+    print_table(
+        f"T(G) at L = {format_time(fabric.latency_ns)}",
+        ("from G (ns/B)", "to G (ns/B)", "from", "to", "T from", "T to", "dT/dG (bytes)"),
+        [
+            (
+                f"{float(p.start):.6g}",
+                f"{float(p.stop):.6g}",
+                format_bandwidth(p.start),
+                format_bandwidth(p.stop),
+                format_time(p.at(p.start), 6),
+                format_time(p.at(p.stop), 6),
+                f"{p.slope} ({format_size(p.slope)})",
+            )
+            for p in envelope.along_gap(fabric.latency_ns)
+        ],
+    )
+    certificate = result["certificate"]
+    click.echo(
+        f"T(L, G): {len(envelope.vectors)} planes; certificate: {certificate['solver']} {certificate['status']} at "
+        f"{certificate['points']} points, {certificate['pivots']} pivots, largest relative difference "
+        f"{certificate['largest_relative_difference']:.1e}" + _METHODS[graph.get("method", "full")]
+    )
+    print_list("Assumptions", result["assumptions"])
+
+
+# --- the paper's sweep --------------------------------------------------------------------------------------
+
+
+def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) -> None:
+    from atlas_lp.analyze import model_assumptions, native_json
+    from atlas_lp.sweep_solver import sweep
+
+    graph, box = _graph(problem), problem.box
+    ranges = {
+        "latency": (box.latency_from_ns, box.latency_to_ns),
+        "gap": (box.gap_from_ns_per_byte, box.gap_to_ns_per_byte),
+    }
+    found: dict[str, list[SweepPoint]] = {}
+    with record.stage("sweep"), progress() as report:
+        for axis, (low, high) in ranges.items():
+            values = [low + i * (high - low) / (points - 1) for i in range(points)]
+            tell = None if report is None else (lambda done, axis=axis: report(axis, done, points))
+            found[axis] = sweep(graph, problem.fabric, axis, values, tell)
+    result: dict[str, Any] = {
+        "schema": "atlas-lp/lp-sweep",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "graph": _graph_json(problem),
+        "native": native_json(problem.fabric),
+        "points": points,
+        "pivots": sum(p.pivots for each in found.values() for p in each),
+        "latency": _sweep_json(found["latency"], "ns", "messages"),
+        "gap": _sweep_json(found["gap"], "ns_per_byte", "bytes"),
+        "assumptions": [*model_assumptions(problem.fabric), *problem.assumed],
+    }
+    if as_json:
+        print_json(result)
+        return
+    click.echo(f"graph: {graph.vertices} vertices, {graph.edges} edges; {points} points per axis, as the paper does it")
+    for axis, unit, slope in (("latency", "ns", "messages"), ("gap", "ns_per_byte", "bytes")):
+        rows = [
+            (f"{p[f'from_{unit}']:.6g}", f"{p[f'to_{unit}']:.6g}", f"{p['constant_ns']:.6g}", f"{p[slope]:.6g}")
+            for p in result[axis]
+        ]
+        words = unit.replace("_per_byte", "/B")
+        print_table(f"T({'L' if axis == 'latency' else 'G'}) on the grid",
+                    (f"from ({words})", f"to ({words})", "constant (ns)", slope), rows)  # fmt: skip
+    click.echo(f"{result['pivots']} pivots; breakpoints are grid points, pieces shorter than a step are missed")
+
+
+def _sweep_json(points: list[SweepPoint], unit: str, slope: str) -> list[dict[str, Any]]:
+    from atlas_lp.sweep_solver import pieces_of
+
+    return [
+        {
+            f"from_{unit}": number(p.start),
+            f"to_{unit}": number(p.stop),
+            "constant_ns": p.constant_ns,
+            slope: p.slope,
+        }
+        for p in pieces_of(points)
+    ]
+
+
+# --- any other direction -------------------------------------------------------------------------------------
+
+_DIRECTIONS: dict[str, tuple[str, str, Callable[[str], Fraction]]] = {
+    "compute": ("calc_ns", "a factor on all compute", Fraction),
+    "overhead": ("overheads", "o in ns", parse_time_ns),
+    "message-gap": ("gaps", "g in ns", parse_time_ns),
+    "up-latency": ("up_messages", "L of scale-up in ns", parse_time_ns),
+    "up-bandwidth": ("up_bytes", "G of scale-up in ns/B", parse_bandwidth),
+}
+
+
+def _direction(text: str) -> tuple[str, str, Fraction, Fraction]:
+    """Read ``NAME=LO:HI``: component, words, and the range of its parameter in rising order."""
+    name, _, ends = text.partition("=")
+    low, _, high = ends.partition(":")
+    if name not in _DIRECTIONS or not low or not high:
+        raise InputError(f"--along {text!r}: write NAME=LO:HI, NAME one of {', '.join(_DIRECTIONS)}")
+    component, words, parse = _DIRECTIONS[name]
+    try:
+        values = sorted([parse(low), parse(high)])
+    except UnitError as error:
+        raise InputError(f"--along {text!r}: {error}") from None
+    except ValueError:
+        raise InputError(f"--along {text!r}: {low!r} or {high!r} is not a number") from None
+    return component, words, values[0], values[1]
+
+
+def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) -> None:
+    from atlas_lp.analyze import model_assumptions, native_json
+    from atlas_lp.solve import solve_along
+
+    component, words, low, high = _direction(text)
+    with record.stage("solve"):
+        pieces = solve_along(_graph(problem), problem.fabric, component, low, high)
+    rows = [
+        {
+            "from": number(p.start),
+            "to": number(p.stop),
+            "from_time_ns": number(p.at(p.start)),
+            "to_time_ns": number(p.at(p.stop)),
+            "slope": p.slope,
+        }
+        for p in pieces
+    ]
+    if as_json:
+        print_json(
+            {
+                "schema": "atlas-lp/along",
+                # History: 1 (0.1.0) first.
+                "version": 1,
+                "graph": _graph_json(problem),
+                "native": native_json(problem.fabric),
+                "component": component,
+                "pieces": rows,
+                "assumptions": [*model_assumptions(problem.fabric), *problem.assumed],
+            }
+        )
+        return
+    print_table(
+        f"T along {text.partition('=')[0]} ({words}), L and G native",
+        ("from", "to", "T from", "T to", f"slope ({component})"),
+        [
+            (f"{r['from']:.6g}", f"{r['to']:.6g}", format_time(r["from_time_ns"], 6), format_time(r["to_time_ns"], 6),
+             r["slope"])
+            for r in rows
+        ],
+    )  # fmt: skip

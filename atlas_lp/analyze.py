@@ -17,7 +17,7 @@ import atlas_lp
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
 from atlas_lp.collective import solve_cached
-from atlas_lp.compose import GAP, Program, compose
+from atlas_lp.compose import DEPENDENCIES, GAP, Program, compose, records_events
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
@@ -53,10 +53,12 @@ def analyze(
     store: Store,
     progress: Progress | None = None,
     use_symmetry: bool = True,
+    dependencies: str | None = None,
 ) -> Analysis:
     """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
 
-    Without *use_symmetry* every signature is expanded fully.
+    Without *use_symmetry* every signature is expanded fully.  *dependencies* is as for
+    :func:`~atlas_lp.compose.compose`.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
@@ -68,7 +70,7 @@ def analyze(
         if progress is not None:
             progress("signatures", done, len(unique))
         envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
-    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed])
+    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed], dependencies)
     envelope = solve(
         program.graph,
         fabric,
@@ -81,12 +83,14 @@ def analyze(
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
 
 
-def native_times(trace: Trace, fabric: Fabric, box: Box, store: Store) -> dict[str, Any]:
+def native_times(
+    trace: Trace, fabric: Fabric, box: Box, store: Store, dependencies: str | None = None
+) -> dict[str, Any]:
     """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
     signed, _ = sign(trace, fabric.gpus_per_nic)
     unique = {s.signature.key(): s.signature for s in signed}
     envelopes = {key: solve_cached(signature, fabric, box, store) for key, signature in sorted(unique.items())}
-    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed])
+    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed], dependencies)
     longest = Evaluator(program.graph, fabric.theta()).at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
     return {"makespan_ns": number(longest.time_ns), "measured_ns": program.measured_ns}
 
@@ -144,6 +148,7 @@ class _Summary:
             "makespan_ns": number(self.longest.time_ns),
             "measured_ns": self.program.measured_ns,
             "replay_ns": self._replay_ns(),
+            "dependencies": self._dependencies(),
             "breakdown": self._breakdown(),
             "tolerance": tolerance_json(envelope, self.fabric, TOLERANCE_PERCENT),
             "envelopes": envelopes_json(envelope, self.fabric),
@@ -157,8 +162,19 @@ class _Summary:
     def _replay_ns(self) -> int:
         """Length of the program when every instance takes its measured, synchronised duration."""
         durations = [[(int(d), *(0,) * (len(COMPONENTS) - 1))] for d in self.program.durations_ns]
-        replay = compose(self.trace, self.signed, durations)
+        replay = compose(self.trace, self.signed, durations, self.program.dependencies)
         return int(Evaluator(replay.graph, self.fabric.theta()).at((0, 0, 1)).time_ns)
+
+    def _dependencies(self) -> dict[str, Any]:
+        """Which reading of the trace was used, and the native time by each that is possible."""
+        times = {self.program.dependencies: number(self.longest.time_ns)}
+        for other in DEPENDENCIES:
+            if other not in times and (other == "streams" or records_events(self.trace)):
+                planes = [self.envelopes[s.signature.key()].vectors for s in self.signed]
+                program = compose(self.trace, self.signed, planes, other)
+                native = Evaluator(program.graph, self.fabric.theta()).at(point(self.latency, self.gap))
+                times[other] = number(native.time_ns)
+        return {"used": self.program.dependencies, "makespan_ns": times}
 
     def _breakdown(self) -> dict[str, Any]:
         """Where the time of the critical path at the native point goes, in ns."""
@@ -240,7 +256,7 @@ class _Summary:
             *model_assumptions(self.fabric),
             load_costs(self.fabric.reduce_copy).assumption,
             _CREDITS[self.fabric.credits],
-            _COMPOSITION,
+            _COMPOSITION[self.program.dependencies],
             f"placement: {self.trace.placement}",
             *sources,
             *sorted({s.signature.assumption for s in self.signed} - {""}),
@@ -252,11 +268,17 @@ _ONE_NODE = (
     "ask about another placement with --gpus-per-node"
 )
 
-_COMPOSITION = (
-    "composition: a collective starts when its last rank arrives and ends on all ranks at once; gaps between "
-    "operations are as measured; operations of one GPU that did not overlap keep their order (stream order, "
-    "streams merged where they do not overlap)"
-)
+_COMPOSITION = {
+    "events": (
+        "composition: a collective starts when its last rank arrives and ends on all ranks at once; GPU work follows "
+        "its stream, the events its stream waited for, and the host's calls; other delays are as measured"
+    ),
+    "streams": (
+        "composition: a collective starts when its last rank arrives and ends on all ranks at once; gaps between "
+        "operations are as measured; operations of one GPU that did not overlap keep their order (stream order, "
+        "streams merged where they do not overlap)"
+    ),
+}
 
 _CREDITS = {
     "local": "FIFO credits return without network latency",

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from atlas_lp.compose import START, OperationTimes
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.schedule import CALC, Ints, Schedule
+from atlas_lp.links import START, OperationTimes
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures import expand, operation_count
 from atlas_lp.signatures.expand import MAX_OPERATIONS

@@ -19,7 +19,7 @@ POINTS = [(Fraction(0), Fraction(1, 25)), (Fraction(3700), Fraction(1, 25)), (Fr
 
 
 def analysis_of(folder):
-    return analyze(read_trace([folder]), FABRIC, Box(), Store(None))
+    return analyze(read_trace([folder]), FABRIC, Box(), Store(None), dependencies="streams")
 
 
 def collective_ns(folder, where):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from atlas_lp.errors import MismatchError
@@ -15,9 +16,11 @@ from atlas_lp.traces.communicators import Key, Memberships, gpu_of, key_of
 from atlas_lp.traces.cuts import common_runs, issue_key
 from atlas_lp.traces.infer import nccl_version
 from atlas_lp.traces.job import Job, job_of
+from atlas_lp.traces.nsight_work import merge_work
 from atlas_lp.traces.records import Call, GpuKey, Part, Process
 from atlas_lp.traces.topology import topology_of
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Trace, operation_table
+from atlas_lp.traces.work import Work
 
 _PID_BITS = 0xFFFFFF
 
@@ -40,9 +43,10 @@ def merge(parts: Sequence[Part], allow_missing: bool = False) -> Trace:
     members = sorted(
         (number_of[key], rank, gpu_number[gpu]) for (key, gpu), rank in job.members.rank_of.items() if key in number_of
     )
+    gpus = _gpu_table(gpu_keys, {gpu: span for part in parts for gpu, span in part.activity.items()}, kept)
     return Trace(
         files=tuple(str(part.path) for part in parts),
-        gpus=_gpu_table(gpu_keys, {gpu: span for part in parts for gpu, span in part.activity.items()}, kept),
+        gpus=gpus,
         communicators=pa.table(
             {
                 "id": pa.array([key[0] for key in keys], type=pa.uint64()),
@@ -64,7 +68,18 @@ def merge(parts: Sequence[Part], allow_missing: bool = False) -> Trace:
         synthetic=any(part.synthetic for part in parts),
         placement=_placement(parts),
         topologies=tuple(topology_of(rings, key[0], job.members.size_of[key]) for key in keys),
+        work=_work(parts, gpu_number, gpus),
     )
+
+
+def _work(parts: Sequence[Part], gpu_number: dict[GpuKey, int], gpus: pa.Table) -> Work | None:
+    """GPU work inside the recorded (or selected) span of each GPU."""
+    work = merge_work([(part.host, part.work) for part in parts], gpu_number)
+    if work is None:
+        return None
+    first, last = (gpus[name].to_numpy()[work.gpu] for name in ("first_ns", "last_ns"))
+    outside = (work.start_ns < first) | (work.end_ns > last)
+    return replace(work, gpu=np.where(outside, -1, work.gpu)).only_numbered()
 
 
 def _newest(values: Iterable[Any]) -> Any:

@@ -22,6 +22,7 @@ from atlas_lp.traces.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.launches import join
+from atlas_lp.traces.nsight_work import read_work
 from atlas_lp.traces.payloads import PayloadDecoder, communicator_id, no_payload_words, whole
 from atlas_lp.traces.ranges import THREAD_BITS, Range, innermost, nccl_ranges, parents_of
 from atlas_lp.traces.records import CALLS, Call, Membership, Part, Process
@@ -76,6 +77,7 @@ def read_part(export: Export, selection: Selection) -> Part:
         last_whole_graph_ns=last_whole_graph(export),
         reduction_schema=_reduction_schema(export),
         synthetic="ATLAS_LP_SYNTHETIC" in export.metadata(),
+        work=read_work(export, shift, contexts),
     )
     return select_calls(export, part, selection, shift)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atlas_lp.traces.trace import POINT_TO_POINT
+
+if TYPE_CHECKING:
+    from atlas_lp.traces.nsight_work import WorkRows
 
 Process = tuple[str, int]
 """Host and process (``globalPid`` in Nsight exports): one pid may occur on several hosts."""
@@ -144,3 +148,4 @@ class Part:
     last_whole_graph_ns: int = -1
     """Start of the last CUDA graph that was traced as a whole, without its kernels; -1 where there is none."""
     synthetic: bool = False
+    work: WorkRows | None = None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, MismatchError
 from atlas_lp.traces.point_to_point import Half, Message, exchanges, match
+from atlas_lp.traces.work import Work
 
 Ints = NDArray[np.int64]
 
@@ -96,7 +97,8 @@ class Trace:
     have a ``peer``; ``issue`` counts all its calls there.  ``group`` is equal for calls of a rank that share one
     kernel launch.  ``algorithm``, ``protocol`` and ``element_bytes`` are empty (0) unless a source says so; the
     ``*_source`` columns name it.  ``parts`` are recorded elements and last chunks of the channels, one after another.
-    ``topologies`` has one entry per communicator.
+    ``topologies`` has one entry per communicator.  ``work`` is all GPU work with what it waited for, None where the
+    source does not say.
     """
 
     files: tuple[str, ...]
@@ -109,6 +111,7 @@ class Trace:
     synthetic: bool = False
     placement: str = "recorded"
     topologies: tuple[Topology, ...] = ()
+    work: Work | None = None
 
     def column(self, table: str, name: str) -> NDArray[Any]:
         """One column of a table as a numpy array."""

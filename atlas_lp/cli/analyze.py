@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 @force_option
 @trace_options
 @fabric_options
+@click.option(
+    "--dependencies",
+    type=click.Choice(["auto", "events", "streams"]),
+    default="auto",
+    show_default=True,
+    help="What operations waited for: recorded events and host calls, or the order of streams.",
+)
 @quotient_option
 @cache_options
 @json_option
@@ -54,6 +61,7 @@ def analyze(
     bandwidth: Fraction | None,
     latency_box: Range | None,
     bandwidth_box: Range | None,
+    dependencies: str,
     no_quotient: bool,
     cache_folder: Path | None,
     no_cache: bool,
@@ -81,7 +89,8 @@ def analyze(
         chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
         return load_trace(traces, **chosen)
 
-    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient)
+    chosen = None if dependencies == "auto" else dependencies
+    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient, chosen)
     if as_json:
         print_json(summary)
     else:
@@ -98,6 +107,7 @@ def run(
     store: Store,
     record: Stats,
     use_symmetry: bool = True,
+    dependencies: str | None = None,
 ) -> dict[str, Any]:
     """Read, solve and write; return the summary.
 
@@ -112,16 +122,27 @@ def run(
     with record.stage("read"):
         trace = load(None)
     with record.stage("solve"), progress() as report:
-        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry)
+        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry, dependencies)
     if trace.iterations > 1:
         with record.stage("iterations"):
-            each = [native_times(load(k), fabric, box, store) for k in range(trace.iterations)]
+            each = [native_times(load(k), fabric, box, store, dependencies) for k in range(trace.iterations)]
         analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):
             write_analysis(output, analysis)
     record.write()
     return analysis.summary
+
+
+def print_dependencies(summary: dict[str, Any]) -> None:
+    """Print which reading of the trace the answer rests on, and how far the other one is from it."""
+    used, times = summary["dependencies"]["used"], summary["dependencies"]["makespan_ns"]
+    words = [
+        f"{name} would give {format_time(time)} ({100 * (time / times[used] - 1):+.2f} %)"
+        for name, time in sorted(times.items())
+        if name != used
+    ]
+    click.echo("; ".join([f"dependencies: from {used}", *words]))
 
 
 def print_iterations(iterations: list[dict[str, Any]]) -> None:
@@ -149,6 +170,7 @@ def print_summary(summary: dict[str, Any]) -> None:
         f"measured: {format_time(measured)} "
         f"({100 * (summary['makespan_ns'] / measured - 1):+.2f} % predicted at the native point)"
     )
+    print_dependencies(summary)
     if "iterations" in summary:
         print_iterations(summary["iterations"])
     print_table(

@@ -1,0 +1,273 @@
+"""What an operation of a program waited for: two readings of one trace.
+
+*streams*: on every GPU an operation follows, on each stream, the last operation that had ended when it started,
+unless another one ran in between; the gap is the time since the last operation of the GPU ended.  All that lies between
+is taken as a fixed wait, as in the paper.
+
+*events*: every piece of GPU work is a vertex of its own.  It follows the work before it on its stream, the work behind
+an event that its stream waited for, and the host's call, which follows the work that the host had waited for.  What is
+left between the last of these and its start is a fixed delay.  An operation that waited for a gradient thus depends on
+the compute that made it and not on the operation before it: when the network slows, that slack is used up before the
+step grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from atlas_lp.errors import InputError
+from atlas_lp.goal.schedule import Ints
+from atlas_lp.traces import Gap, SignedInstance, Trace
+from atlas_lp.traces.clocks import host_offsets
+from atlas_lp.traces.work import Work
+
+START = -1
+"""Predecessor of what has none."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Edges of a program other than its instances: sources, targets and cost in ns.
+
+    Vertex 0 is the start, instance i is ready at ``1 + 2 i`` and done at ``2 + 2 i``; *vertices* counts all.
+    """
+
+    sources: Ints
+    targets: Ints
+    costs: Ints
+    vertices: int
+    gaps: tuple[Gap, ...]
+
+
+class OperationTimes:
+    """Starts and ends of all operations of the signed instances, host clocks aligned.
+
+    Operations are numbered instance by instance, by rank; the arrays ``instance``, ``gpu``, ``stream``, ``start`` and
+    ``end_ns`` have one entry each.  ``offset`` is added to the clock of each GPU's host.
+    """
+
+    def __init__(self, trace: Trace, signed: Sequence[SignedInstance]) -> None:
+        instances = [s.instance for s in signed]
+        self.signed = signed
+        self.offset, gaps = host_offsets(trace, instances)
+        self.gaps = list(gaps)
+        self.rows = [instance.rows for instance in instances]
+        row = np.concatenate(self.rows)
+        self.instance = np.repeat(np.arange(len(instances)), [len(r) for r in self.rows])
+        self.gpu = trace.column("operations", "gpu")[row].astype(np.int64)
+        self.stream = trace.column("operations", "stream")[row]
+        self.start = trace.column("operations", "start_ns")[row] + self.offset[self.gpu]
+        self.end_ns = trace.column("operations", "end_ns")[row] + self.offset[self.gpu]
+        self.first = trace.column("gpus", "first_ns") + self.offset
+        self.last = trace.column("gpus", "last_ns") + self.offset
+        self.origin = int(self.first.min())
+        self.measured_ns = int(self.last.max()) - self.origin
+        self.end = 1 + 2 * len(instances)
+
+    def name(self, vertex: int) -> str:
+        """Words for a vertex, for error messages."""
+        if vertex == 0:
+            return "start"
+        if vertex >= self.end:
+            return f"GPU work {vertex - self.end}"
+        signature = self.signed[(vertex - 1) // 2].signature
+        return f"{signature.collective} of {signature.size_bytes} B (instance {(vertex - 1) // 2 + 1})"
+
+    def durations(self) -> Ints:
+        """From the last arrival to the last end of every instance, at least 0."""
+        starts = np.zeros(len(self.rows), dtype=np.int64)
+        ends = np.zeros(len(self.rows), dtype=np.int64)
+        np.maximum.at(starts, self.instance, self.start)
+        np.maximum.at(ends, self.instance, self.end_ns)
+        durations: Ints = np.maximum(ends - starts, 0)
+        return durations
+
+    def gap_edges(self) -> tuple[Ints, Ints, Ints]:
+        """Measured gaps as (earlier operation or :data:`START`, later operation, ns).
+
+        A later operation of ``-1 - gpu`` is the end of the recorded activity of that GPU.  The gap before an operation
+        is the time since the last operation of its GPU ended, so it never contains time inside a collective.
+        """
+        edges: list[tuple[Ints, Ints, Ints]] = []
+        for gpu in np.unique(self.gpu):
+            mine = np.flatnonzero(self.gpu == gpu)
+            mine = mine[np.lexsort((mine, self.end_ns[mine], self.start[mine]))]
+            later = np.append(mine, -1 - gpu)
+            start = np.append(self.start[mine], self.last[gpu])
+            ended = self._last_ended(mine, start)
+            end = np.where(ended >= 0, self.end_ns[ended], np.iinfo(np.int64).min)
+            begin = np.where(ended >= 0, self.start[ended], np.iinfo(np.int64).min)
+            # Another operation ran between this one and the later one: the order is kept through it.
+            follows = (ended >= 0) & ((end > begin.max(axis=0)) | (begin == begin.max(axis=0)))
+            gap = np.maximum(start - end.max(axis=0), 0)
+            free = np.flatnonzero(~follows.any(axis=0))
+            stream, place = np.nonzero(follows)
+            edges.append((ended[stream, place], later[place], gap[place]))
+            edges.append((np.full(len(free), START), later[free], start[free] - self.origin))
+        before, after, cost = (np.concatenate(column) for column in zip(*edges, strict=True))
+        return before, after, cost
+
+    def _last_ended(self, mine: Ints, start: Ints) -> Ints:
+        """Last operation ended at each *start*, per stream of one GPU (streams x starts), -1 for none.
+
+        On its own stream an operation always follows the one before it, even if the two overlap by a little.
+        """
+        streams, own_stream = np.unique(self.stream[mine], return_inverse=True)
+        result = np.full((len(streams), len(start)), -1, dtype=np.int64)
+        overlapping = 0
+        for number in range(len(streams)):
+            here = np.flatnonzero(own_stream == number)
+            own = mine[here]
+            before = np.searchsorted(np.maximum.accumulate(self.end_ns[own]), start, side="right") - 1
+            previous = np.arange(len(own)) - 1
+            overlapping += int(np.count_nonzero(before[here] < previous))
+            before[here] = previous
+            result[number] = np.where(before >= 0, own[before], -1)
+        if overlapping:
+            self.gaps.append(
+                Gap("overlap", overlapping, "operations that start before the one before them on their stream ends")
+            )
+        return result
+
+
+def stream_links(times: OperationTimes) -> Links:
+    """Links by the order of streams, merged where operations do not overlap.  Cost O(operations x streams)."""
+    before, after, costs = times.gap_edges()
+    sources = np.where(before == START, 0, 2 + 2 * times.instance[before])
+    targets = np.where(after < 0, times.end, 1 + 2 * times.instance[after])
+    return Links(sources, targets, costs, times.end + 1, tuple(times.gaps))
+
+
+def event_links(times: OperationTimes, work: Work) -> Links:
+    """Links by recorded dependencies of every piece of GPU work.  Cost O(n log n) of the work.
+
+    Raises :class:`~atlas_lp.errors.InputError` when an operation's kernel is not among the work.
+    """
+    return _EventLinks(times, work).build()
+
+
+class _EventLinks:
+    def __init__(self, times: OperationTimes, work: Work) -> None:
+        self.times, self.work = times, work
+        offset = times.offset[work.gpu]
+        self.start, self.end = work.start_ns + offset, work.end_ns + offset
+        self.called = work.call_ns >= 0
+        self.possible = self._possible_start(work.call_ns + offset)
+        self.gaps = list(times.gaps)
+        self.instances = self._instances()
+
+    def _instances(self) -> tuple[Ints, Ints]:
+        """(work, instance) of every operation, sorted by work: a kernel may carry several operations."""
+        times, work = self.times, self.work
+        keys = np.stack([work.gpu, work.stream, self.start])
+        wanted = np.stack([times.gpu, times.stream, times.start])
+        _, inverse = np.unique(np.concatenate([keys, wanted], axis=1), axis=1, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        place = np.full(int(inverse.max()) + 1, -1, dtype=np.int64)
+        place[inverse[: len(work)]] = np.arange(len(work))
+        found = place[inverse[len(work) :]]
+        if (found < 0).any():
+            lost = int(np.count_nonzero(found < 0))
+            raise InputError(
+                f"{lost} operations have no kernel among the recorded GPU work; use --dependencies streams"
+            )
+        order = np.lexsort((times.instance, found))
+        return found[order], times.instance[order]
+
+    def build(self) -> Links:
+        before, after, available = self._waits()
+        delay = np.maximum(self.start - available, 0)
+        host, host_cost = self._host(delay)
+        carriers = np.zeros(len(self.work), dtype=bool)
+        carriers[self.instances[0]] = True
+        own = np.where(carriers, 0, self.end - self.start)
+        everything = np.arange(len(self.work))
+        sources, targets, costs = (
+            np.concatenate(pair)
+            for pair in (
+                (before, host),
+                (after, everything),
+                ((delay + own)[after], host_cost + own),
+            )
+        )
+        known = costs >= 0
+        source, target, cost = self._vertices(sources[known], targets[known], costs[known], carriers)
+        return Links(source, target, cost, self.times.end + len(self.work), tuple(self.gaps))
+
+    def _waits(self) -> tuple[Ints, Ints, Ints]:
+        """Pairs (before, after) of streams and events, and when all that each piece waited for was over."""
+        previous = self._previous_on_stream()
+        follows = np.flatnonzero(previous >= 0)
+        self.alone = previous < 0
+        self.alone[self.work.after] = False
+        before = np.concatenate([previous[follows], self.work.before])
+        after = np.concatenate([follows, self.work.after])
+        available = np.where(self.called, self.possible, np.iinfo(np.int64).min)
+        np.maximum.at(available, after, self.end[before])
+        unknown = available == np.iinfo(np.int64).min
+        available[unknown] = self.times.origin
+        return before, after, available
+
+    def _previous_on_stream(self) -> Ints:
+        """Last work that had ended on the stream of each piece when it started, -1 for none."""
+        work = self.work
+        order = np.lexsort((self.end, self.start, work.stream, work.gpu))
+        lane = np.stack([work.gpu, work.stream])[:, order]
+        first = np.flatnonzero(np.append(True, np.any(lane[:, 1:] != lane[:, :-1], axis=0)))
+        result = np.full(len(work), -1, dtype=np.int64)
+        overlapping = 0
+        for low, high in zip(first, np.append(first[1:], len(order)), strict=True):
+            own = order[low:high]
+            ends = np.maximum.accumulate(self.end[own])
+            latest = np.maximum.accumulate(np.where(self.end[own] == ends, np.arange(len(own)), 0))
+            before = np.minimum(np.searchsorted(ends, self.start[own], side="right"), np.arange(len(own))) - 1
+            overlapping += int(np.count_nonzero(before < np.arange(len(own)) - 1))
+            result[own] = np.where(before >= 0, own[latest[before]], -1)
+        if overlapping:
+            self.gaps.append(
+                Gap("overlap", overlapping, "GPU work that starts before the work before it on its stream ends")
+            )
+        return result
+
+    def _possible_start(self, call: Ints) -> Ints:
+        """When each piece could have started for its call: after the shortest time of its GPU from call to start.
+
+        Never after it did start, whatever the clocks of host and GPU say.
+        """
+        shortest = np.full(len(self.times.first), np.iinfo(np.int64).max)
+        np.minimum.at(shortest, self.work.gpu[self.called], (self.start - call)[self.called])
+        latency = np.maximum(np.where(shortest == np.iinfo(np.int64).max, 0, shortest), 0)
+        possible: Ints = np.minimum(call + latency[self.work.gpu], self.start)
+        return possible
+
+    def _host(self, delay: Ints) -> tuple[Ints, Ints]:
+        """What the host had waited for before each call (:data:`START`: nothing), and the cost from there on.
+
+        Work without a recorded call starts at a fixed time when nothing else held it; -1 where something did.
+        """
+        synced = self.work.synced
+        since = np.where(synced >= 0, self.end[synced], self.times.origin)
+        cost = np.maximum(self.possible - since, 0) + delay
+        fixed = np.where(self.alone, self.start - self.times.origin, -1)
+        return synced, np.where(self.called, cost, fixed)
+
+    def _vertices(self, sources: Ints, targets: Ints, costs: Ints, carriers: np.ndarray) -> tuple[Ints, Ints, Ints]:
+        """Replace work by vertices: its own, or those of the instances that an NCCL kernel carried."""
+        for side in (0, 1):
+            ends = (sources, targets)[side]
+            carried, instance = self.instances
+            low = np.searchsorted(carried, ends, side="left")
+            count = np.where((ends >= 0) & carriers[ends], np.searchsorted(carried, ends, side="right") - low, 1)
+            row = np.repeat(np.arange(len(ends)), count)
+            within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+            plain = np.where(ends >= 0, self.times.end + ends, 0)
+            at = np.minimum(low[row] + within, len(instance) - 1)
+            is_instance = (ends >= 0) & carriers[ends]
+            vertex = np.where(is_instance[row], (2 - side) + 2 * instance[at], plain[row])
+            sources, targets, costs = (
+                (vertex, targets[row], costs[row]) if side == 0 else (sources[row], vertex, costs[row])
+            )
+        return sources, targets, costs

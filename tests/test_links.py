@@ -1,0 +1,187 @@
+"""What operations waited for: slack that is used up first, hosts that synchronise, events and streams compared."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from jobs import COMMUNICATOR, SIMPLE, processes, write
+
+from atlas_lp.analyze import analyze
+from atlas_lp.cache import Store
+from atlas_lp.collective import solve_signature
+from atlas_lp.compose import compose
+from atlas_lp.envelope import Box
+from atlas_lp.errors import InputError
+from atlas_lp.longest_path import Evaluator
+from atlas_lp.parameters import load_fabric
+from atlas_lp.traces import read_trace, sign
+
+FABRIC = load_fabric()
+MS = 1_000_000
+GAP = Fraction(1, 25)
+
+
+def all_reduce(process, start, end, call, size=16 << 20):
+    process.collective(
+        "AllReduce",
+        size_bytes=size,
+        communicator=COMMUNICATOR,
+        stream=17,
+        start_ns=start,
+        end_ns=end,
+        channels=2,
+        threads=SIMPLE,
+        reduction="Sum",
+        call_ns=call,
+    )
+
+
+def overlapped_gradients(folder, *, measured=1 * MS, events=True):
+    """Two gradients of 5 ms each, reduced on their own stream while the next is computed, then the optimizer.
+
+    The host called everything in the first 0.4 ms.  The first reduction took *measured*, so 5 ms - *measured* of slack
+    lie between it and the second, which waited for the second gradient.
+    """
+    exports, ranks = processes(2, 1)
+    for process in ranks:
+        at = 1 * MS
+        process.kernel("gradient 1", stream=7, start_ns=at, end_ns=at + 5 * MS, call_ns=at - 100_000)
+        first = process.record_event(7, call_ns=at - 90_000) if events else None
+        process.kernel("gradient 2", stream=7, start_ns=at + 5 * MS, end_ns=at + 10 * MS, call_ns=at - 80_000)
+        second = process.record_event(7, call_ns=at - 70_000) if events else None
+        if events:
+            process.wait_event(first, 17, call_ns=at + 100_000)
+        all_reduce(process, at + 5 * MS, at + 5 * MS + measured, at + 110_000)
+        if events:
+            process.wait_event(second, 17, call_ns=at + 200_000)
+        all_reduce(process, at + 10 * MS, at + 10 * MS + measured, at + 210_000)
+        if events:
+            reduced = process.record_event(17, call_ns=at + 300_000)
+            process.wait_event(reduced, 7, call_ns=at + 310_000)
+        start = at + 10 * MS + measured
+        process.kernel("optimizer", stream=7, start_ns=start, end_ns=start + 2 * MS, call_ns=at + 320_000)
+    write(exports, folder)
+
+
+def reduction_ns(folder, latency):
+    signed, _ = sign(read_trace([folder]))
+    return solve_signature(signed[0].signature, FABRIC, Box()).time_ns(latency, GAP)
+
+
+@pytest.mark.parametrize("latency", [0, 3700, 50_000, 150_000, 300_000, 10**6])
+def test_slack_is_used_up_before_the_step_grows(tmp_path, latency):
+    overlapped_gradients(tmp_path)
+    envelope = analyze(read_trace([tmp_path]), FABRIC, Box(), Store(None)).envelope
+    one = reduction_ns(tmp_path, Fraction(latency))
+    assert envelope.time_ns(Fraction(latency), GAP) == 5 * MS + max(5 * MS, one) + one + 2 * MS
+
+
+def test_the_breakpoint_is_where_the_slack_ends(tmp_path):
+    """T(L) grows with one reduction until that takes 5 ms, and with two from there on."""
+    overlapped_gradients(tmp_path)
+    box = Box(latency_to_ns=Fraction(10 * MS))
+    trace = read_trace([tmp_path])
+    pieces = analyze(trace, FABRIC, box, Store(None)).envelope.along_latency(GAP)
+    signed, _ = sign(trace)
+    one = solve_signature(signed[0].signature, FABRIC, box)
+    breaks = [p for p in pieces if one.time_ns(p.start, GAP) == 5 * MS]
+    assert len(breaks) == 1
+    (begin,) = breaks
+    before = next(p for p in pieces if p.stop == begin.start)
+    assert begin.slope == 2 * before.slope
+
+
+def test_without_events_all_time_between_reductions_is_fixed(tmp_path):
+    overlapped_gradients(tmp_path)
+    trace = read_trace([tmp_path])
+    one = reduction_ns(tmp_path, Fraction(10**6))
+    streams = analyze(trace, FABRIC, Box(), Store(None), dependencies="streams").envelope
+    assert streams.time_ns(Fraction(10**6), GAP) == 5 * MS + one + 4 * MS + one + 2 * MS
+
+
+def test_the_summary_says_which_reading_was_used_and_how_far_apart_they_are(tmp_path):
+    overlapped_gradients(tmp_path)
+    trace = read_trace([tmp_path])
+    summary = analyze(trace, FABRIC, Box(), Store(None)).summary
+    assert summary["dependencies"]["used"] == "events"
+    other = analyze(trace, FABRIC, Box(), Store(None), dependencies="streams").summary
+    assert other["dependencies"]["used"] == "streams"
+    assert summary["dependencies"]["makespan_ns"]["streams"] == other["makespan_ns"]
+    assert other["dependencies"]["makespan_ns"]["events"] == summary["makespan_ns"]
+
+
+def test_events_replay_to_the_nanosecond(tmp_path):
+    overlapped_gradients(tmp_path)
+    trace = read_trace([tmp_path])
+    signed, _ = sign(trace)
+    for dependencies in ("events", "streams"):
+        durations = compose(trace, signed, [[(0,) * 7]] * 2, dependencies).durations_ns
+        replay = compose(trace, signed, [[(int(d), 0, 0, 0, 0, 0, 0)] for d in durations], dependencies)
+        assert Evaluator(replay.graph, FABRIC.theta()).at((0, 0, 1)).time_ns == replay.measured_ns == 13 * MS
+
+
+def test_real_trace_replays_both_ways(data_dir):
+    trace = read_trace([data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"])
+    signed, _ = sign(trace)
+    for dependencies in ("events", "streams"):
+        durations = compose(trace, signed, [[(0,) * 7]] * len(signed), dependencies).durations_ns
+        rows = [[(int(d), 0, 0, 0, 0, 0, 0)] for d in durations]
+        replay = compose(trace, signed, rows, dependencies)
+        time = Evaluator(replay.graph, FABRIC.theta()).at((0, 0, 1)).time_ns
+        assert abs(time - replay.measured_ns) / replay.measured_ns < 1e-3
+
+
+def synchronising_host(folder, *, synchronise):
+    """A reduction, then the host waits for it (or not) and calls the next compute 1 ms after it ended."""
+    exports, ranks = processes(2, 1)
+    for process in ranks:
+        at = 1 * MS
+        all_reduce(process, at, at + 2 * MS, at - 10_000)
+        if synchronise:
+            process.synchronize(17, at + 5_000, at + 2 * MS + 10_000)
+        process.kernel("next", stream=7, start_ns=at + 3 * MS, end_ns=at + 5 * MS, call_ns=at + 3 * MS - 10_000)
+    write(exports, folder)
+
+
+def test_a_host_that_waited_passes_the_delay_on(tmp_path):
+    synchronising_host(tmp_path, synchronise=True)
+    envelope = analyze(read_trace([tmp_path]), FABRIC, Box(), Store(None)).envelope
+    latency = Fraction(10**6)
+    assert envelope.time_ns(latency, GAP) == reduction_ns(tmp_path, latency) + 1 * MS + 2 * MS
+
+
+def test_a_host_that_did_not_wait_calls_when_it_called(tmp_path):
+    synchronising_host(tmp_path, synchronise=False)
+    trace = read_trace([tmp_path])
+    envelope = analyze(trace, FABRIC, Box(), Store(None), dependencies="events").envelope
+    assert envelope.time_ns(Fraction(0), GAP) == max(5 * MS, reduction_ns(tmp_path, Fraction(0)))
+
+
+def test_events_cannot_be_asked_for_where_they_were_not_recorded(tmp_path):
+    overlapped_gradients(tmp_path)
+    trace = read_trace([tmp_path])
+    signed, _ = sign(trace)
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="--dependencies streams"):
+        compose(replace(trace, work=None), signed, [[(0,) * 7]] * 2, "events")
+
+
+def test_one_kernel_may_carry_several_operations():
+    from atlas_lp.links import event_links
+    from atlas_lp.traces.work import Work
+
+    class Times:
+        gpu = stream = np.zeros(3, dtype=np.int64)
+        instance = np.arange(3)
+        start, end_ns = np.array([10, 10, 30]), np.array([20, 20, 40])
+        offset = first = np.zeros(1, dtype=np.int64)
+        origin, end, gaps = 0, 7, []
+
+    none = np.zeros(0, dtype=np.int64)
+    start, end = np.array([10, 30]), np.array([20, 40])
+    work = Work(*[np.zeros(2, dtype=np.int64)] * 2, start, end, np.full(2, -1), np.full(2, -1), none, none)
+    links = event_links(Times(), work)
+    edges = set(zip(links.sources.tolist(), links.targets.tolist(), links.costs.tolist(), strict=True))
+    # Both operations of the first kernel are ready at 10; the third is ready 10 after both are done.
+    assert edges == {(0, 1, 10), (0, 3, 10), (2, 5, 10), (4, 5, 10)}

@@ -388,7 +388,7 @@ def _merged(certificates: Sequence[Certificate | None]) -> Certificate:
 
 
 _DOMINANT = {
-    "compute_and_idle_ns": "compute and idle time between collectives",
+    "compute_and_idle_ns": "compute and idle time",
     "reduce_copy_ns": "reduce and copy loops inside collectives",
     "latency_ns": "scale-out latency",
     "bandwidth_ns": "scale-out bandwidth",

@@ -15,7 +15,8 @@
     │   └── UnsupportedError        understood, but no schedule or rule exists for it
     ├── CacheError                  an entry of the cache that is damaged or not writable
     ├── SolveError                  the LP solver disagrees with the longest path
-    └── ThresholdError (1)          a threshold given by the user is exceeded
+    ├── ThresholdError (1)          a threshold given by the user is exceeded
+    └── GateError (3)               withdrawn: two ways to a result differ by more than was allowed
 
 The library raises these and nothing else for bad input; it never prints and never exits. The
 command line turns the message into one line on stderr and ``exit_code`` into the exit code.
@@ -80,3 +81,9 @@ class ThresholdError(AtlasError):
     """A threshold given by the user is exceeded."""
 
     exit_code = 1
+
+
+class GateError(AtlasError):
+    """A validation gate withdraws a result: two ways to it differ by more than was allowed."""
+
+    exit_code = 3

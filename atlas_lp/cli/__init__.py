@@ -17,6 +17,7 @@ from atlas_lp.cli.demo import demo
 from atlas_lp.cli.goal import goal
 from atlas_lp.cli.inspect import inspect
 from atlas_lp.cli.sweep import sweep
+from atlas_lp.cli.validate import validate
 from atlas_lp.errors import AtlasError
 
 
@@ -55,5 +56,5 @@ def main() -> None:
     """
 
 
-for _command in (inspect, analyze, sweep, goal, cache, demo):
+for _command in (inspect, analyze, sweep, validate, goal, cache, demo):
     main.add_command(_command)

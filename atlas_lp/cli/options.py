@@ -100,7 +100,7 @@ output_file_option = click.option(
 
 force_option = click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
 
-fabric_options = _stack(
+native_options = _stack(
     click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file."),
     click.option(
         "--costs",
@@ -110,6 +110,10 @@ fabric_options = _stack(
     ),
     click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
     click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
+)
+
+fabric_options = _stack(
+    native_options,
     click.option("--latency-box", type=LATENCY_RANGE, help="Range of L to solve exactly [0:1ms]."),
     click.option("--bandwidth-box", type=BANDWIDTH_RANGE, help="Range of bandwidth to solve exactly [10Gbps:10Tbps]."),
 )

@@ -1,0 +1,123 @@
+"""``validate``: composite, monolithic, LP and measurement of one trace in one table."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import click
+
+from atlas_lp.cli.options import (
+    build_fabric,
+    build_store,
+    cache_options,
+    json_option,
+    native_options,
+    stats_option,
+    traces_argument,
+)
+from atlas_lp.cli.output import Stats, print_json, print_table
+from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.errors import GateError
+from atlas_lp.units import format_bandwidth, format_time, number
+
+if TYPE_CHECKING:
+    from atlas_lp.validate import Validation
+
+
+@click.command()
+@traces_argument
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="Percent that composite and monolithic may differ before the exit code is 3.",
+)
+@trace_options
+@native_options
+@cache_options
+@json_option
+@stats_option
+def validate(
+    traces: tuple[str, ...],
+    tolerance: float,
+    fabric_name: str,
+    costs_file: Path | None,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    cache_folder: Path | None,
+    no_cache: bool,
+    as_json: bool,
+    stats: bool,
+    **options: Unpack[TraceOptions],
+) -> None:
+    """Check the composition of a trace against the graph of all its messages, an LP solver and the measurement.
+
+    The time at five points of (L, G): of the composed program, of the monolithic graph of every message of the trace,
+    and of HiGHS on the program. Composite and monolithic both use the gaps of streams. Exit code 3 when they differ by
+    more than --tolerance.
+
+    \b
+    Example:
+      atlas-lp validate traces/
+      atlas-lp validate traces/ --tolerance 0.5 --json
+    """
+    from atlas_lp.validate import validate as compare
+
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
+    record = Stats(stats)
+    with record.stage("read"):
+        trace = load_trace(traces, **options)
+    with record.stage("compare"):
+        found = compare(trace, fabric, build_store(cache_folder, no_cache))
+    if as_json:
+        print_json(_json(found, tolerance))
+    else:
+        _print(found)
+    record.write()
+    if found.difference is not None and found.difference > tolerance / 100:
+        raise GateError(
+            f"composite and monolithic differ by {100 * found.difference:.3g} %, more than {tolerance:g} %: "
+            "trust the monolithic time, or raise --tolerance"
+        )
+
+
+def _json(found: Validation, tolerance: float) -> dict[str, Any]:
+    return {
+        "schema": "atlas-lp/validation",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "points": [{"latency_ns": number(latency), "gap_ns_per_byte": number(gap)} for latency, gap in found.points],
+        "methods": [
+            {"name": m.name, "times_ns": list(m.times_ns), "vertices": m.vertices, "note": m.note}
+            for m in found.methods
+        ],
+        "measured_ns": found.measured_ns,
+        "difference": found.difference,
+        "tolerance": tolerance / 100,
+    }
+
+
+def _print(found: Validation) -> None:
+    header = ["method", *(f"{format_time(latency)}, {format_bandwidth(gap)}" for latency, gap in found.points)]
+    rows: list[list[object]] = []
+    base = found.methods[0].times_ns
+    for method in found.methods:
+        cells = [
+            format_time(t, 6) if method is found.methods[0] else f"{format_time(t, 6)} ({100 * (t / b - 1):+.3f} %)"
+            for t, b in zip(method.times_ns, base, strict=False)
+        ]
+        cells += ["-"] * (len(found.points) - len(cells))
+        rows.append([method.name, *cells, method.vertices, f"{method.seconds:.2f} s"])
+    measured = f"{format_time(found.measured_ns, 6)} ({100 * (found.measured_ns / base[0] - 1):+.3f} %)"
+    rows.append(["measured", measured, *["-"] * (len(found.points) - 1), "-", "-"])
+    print_table("Time at five points (L, bandwidth), relative to composite", [*header, "vertices", "time"], rows)
+    for method in found.methods:
+        if method.note:
+            click.echo(f"{method.name}: {method.note}")
+    click.echo(
+        "composite holds the ranks of a collective together until the last is done, so it is not below monolithic "
+        "unless overlapping collectives share a NIC"
+    )

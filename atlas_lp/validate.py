@@ -1,0 +1,130 @@
+"""One trace, several ways to its time: what the composition leaves out, measured.
+
+*composite* is the program of instances; *monolithic* the graph of every message of the whole trace through the same
+engine; *lp* HiGHS on the program, cold at the first point and warm after it; *measured* the recorded span.
+
+Composite and monolithic share the gaps of streams.  The composite holds all ranks of a collective together until the
+last one is done, so it is never below the monolithic graph but for one thing: collectives that overlap in time share
+the queues of their NICs in the monolithic graph, and not in the composite.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from atlas_lp.cache.store import Store
+from atlas_lp.certificate import LongestPathLP
+from atlas_lp.collective import solve_cached
+from atlas_lp.compose import compose
+from atlas_lp.envelope import Box
+from atlas_lp.errors import UnsupportedError
+from atlas_lp.goal import EventGraph, event_graph
+from atlas_lp.longest_path import Evaluator, point
+from atlas_lp.monolithic import monolithic
+from atlas_lp.parameters import Fabric
+from atlas_lp.traces import SignedInstance, Trace, sign
+
+Points = Sequence[tuple[Fraction, Fraction]]
+"""Points (L in ns, G in ns per byte)."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to the time: T in ns at every point, vertices of its graph, seconds to build and to evaluate.
+
+    ``times_ns`` is empty where ``note`` says why there is none.
+    """
+
+    name: str
+    times_ns: tuple[float, ...]
+    vertices: int
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All methods at the same *points*; ``difference`` is the largest relative one of composite and monolithic."""
+
+    points: tuple[tuple[Fraction, Fraction], ...]
+    methods: tuple[Method, ...]
+    measured_ns: int
+
+    @property
+    def difference(self) -> float | None:
+        """Largest relative difference of composite and monolithic, None when there is no monolithic graph."""
+        composite, whole = (m.times_ns for m in self.methods[:2])
+        if not whole:
+            return None
+        return max(abs(a - b) / b for a, b in zip(composite, whole, strict=True))
+
+
+def default_points(fabric: Fabric) -> Points:
+    """Native point, no latency, 50 us more latency, a quarter and four times the bandwidth."""
+    latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
+    return [
+        (latency, gap),
+        (Fraction(0), gap),
+        (latency + 50_000, gap),
+        (latency, 4 * gap),
+        (latency, gap / 4),
+    ]
+
+
+def validate(trace: Trace, fabric: Fabric, store: Store, points: Points | None = None) -> Validation:
+    """Compare all methods on *trace* at *points* (default: :func:`default_points`).
+
+    Raises what reading, signing and solving raise; a monolithic graph that is too large is noted, not raised.
+    """
+    chosen = tuple(points or default_points(fabric))
+    box = _box_around(chosen)
+    fabric = fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
+    signed, _ = sign(trace, fabric.gpus_per_nic)
+    begin = time.perf_counter()
+    unique = {s.signature.key(): s.signature for s in signed}
+    envelopes = {key: solve_cached(signature, fabric, box, store) for key, signature in sorted(unique.items())}
+    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed], "streams")
+    graph = program.graph
+    composite = _method("composite", graph, fabric, chosen, begin)
+    methods = [composite, _monolithic(trace, signed, fabric, chosen), _lp(graph, fabric, chosen)]
+    return Validation(chosen, tuple(methods), program.measured_ns)
+
+
+def _box_around(points: Points) -> Box:
+    """The default box, widened where a point lies outside."""
+    box = Box()
+    latencies, gaps = zip(*points, strict=True)
+    return Box(
+        min(box.latency_from_ns, *latencies),
+        max(box.latency_to_ns, *latencies),
+        min(box.gap_from_ns_per_byte, *gaps),
+        max(box.gap_to_ns_per_byte, *gaps),
+    )
+
+
+def _method(name: str, graph: EventGraph, fabric: Fabric, points: Points, begin: float) -> Method:
+    evaluator = Evaluator(graph, fabric.theta())
+    times = tuple(float(evaluator.at(point(*where)).time_ns) for where in points)
+    return Method(name, times, graph.vertices, time.perf_counter() - begin)
+
+
+def _monolithic(trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric, points: Points) -> Method:
+    begin = time.perf_counter()
+    try:
+        schedule = monolithic(trace, signed, fabric)
+    except UnsupportedError as error:
+        return Method("monolithic", (), 0, time.perf_counter() - begin, str(error))
+    graph = event_graph(schedule, trace.column("gpus", "node"), fabric.port_rule, fabric.ingress)
+    return _method("monolithic", graph, fabric, points, begin)
+
+
+def _lp(graph: EventGraph, fabric: Fabric, points: Points) -> Method:
+    begin = time.perf_counter()
+    evaluator = Evaluator(graph, fabric.theta())
+    lp = LongestPathLP(evaluator, max(float(evaluator.at(point(*where)).time_ns) for where in points))
+    solves: list[Callable[..., tuple[float, float, float, int]]] = [lp.solve_cold, *[lp.solve_warm] * len(points)]
+    times = tuple(solve(point(*where))[0] for solve, where in zip(solves, points, strict=False))
+    return Method("lp (HiGHS)", times, graph.vertices, time.perf_counter() - begin)

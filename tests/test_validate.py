@@ -1,0 +1,112 @@
+"""Composite against monolithic, LP and measurement; the gate withdraws when they disagree."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
+
+from atlas_lp.cache import Store
+from atlas_lp.cli import main
+from atlas_lp.demo import write_demo
+from atlas_lp.parameters import load_fabric
+from atlas_lp.traces import read_trace
+from atlas_lp.validate import validate
+
+FABRIC = load_fabric()
+
+
+def times(found):
+    return {m.name: m.times_ns for m in found.methods}
+
+
+def test_one_collective_after_the_other_is_the_same_both_ways(tmp_path):
+    two_ranks(tmp_path)
+    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    assert [m.name for m in found.methods] == ["composite", "monolithic", "lp (HiGHS)"]
+    assert times(found)["lp (HiGHS)"] == pytest.approx(times(found)["composite"], rel=1e-9)
+    assert found.measured_ns == 12_000_000
+    for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
+        assert whole <= composite
+        assert composite == pytest.approx(whole, rel=0.01)
+
+
+def test_a_training_step_of_sixteen_gpus_within_one_percent(tmp_path):
+    write_demo(tmp_path)
+    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    assert len(found.points) == 5
+    assert found.methods[1].vertices > 1_000_000
+    assert found.difference < 0.01
+
+
+def test_points_can_be_chosen_also_outside_the_default_box(tmp_path):
+    two_ranks(tmp_path)
+    far = (Fraction(5_000_000), Fraction(2))
+    found = validate(read_trace([tmp_path]), FABRIC, Store(None), [far])
+    assert found.points == (far,)
+    assert found.difference < 0.01
+
+
+def overlapping(folder):
+    """Two large reductions at once on two streams: in the graph of all messages they share their NICs."""
+    exports, ranks = processes(2, 1)
+    for process in ranks:
+        for stream in (1, 2):
+            process.collective(
+                "AllReduce",
+                size_bytes=64 << 20,
+                communicator=COMMUNICATOR,
+                stream=stream,
+                start_ns=3_000_000 + stream,
+                end_ns=9_000_000 + stream,
+                channels=4,
+                threads=SIMPLE,
+                reduction="Sum",
+            )
+    write(exports, folder)
+
+
+def test_overlapping_collectives_share_a_nic_only_in_the_monolithic_graph(tmp_path):
+    overlapping(tmp_path)
+    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    assert found.difference > 0.3
+    assert times(found)["monolithic"][0] > times(found)["composite"][0]
+
+
+def run(*words):
+    return CliRunner().invoke(main, ["validate", *map(str, words), "--no-cache"], catch_exceptions=False)
+
+
+def test_the_table_and_the_gate(tmp_path):
+    two_ranks(tmp_path)
+    passed = run(tmp_path)
+    assert passed.exit_code == 0
+    assert [line.split()[0] for line in passed.output.splitlines()[4:8]] == [
+        "composite",
+        "monolithic",
+        "lp",
+        "measured",
+    ]
+    (tmp_path / "b").mkdir()
+    overlapping(tmp_path / "b")
+    refused = run(tmp_path / "b")
+    assert refused.exit_code == 3
+    assert "composite and monolithic differ by" in refused.stderr
+    assert run(tmp_path / "b", "--tolerance", 90).exit_code == 0
+
+
+def test_json_keeps_its_contract(tmp_path):
+    two_ranks(tmp_path)
+    result = json.loads(run(tmp_path, "--json").output)
+    assert result["schema"] == "atlas-lp/validation"
+    assert len(result["points"]) == len(result["methods"][0]["times_ns"]) == 5
+    assert result["difference"] < result["tolerance"] == 0.01
+
+
+def test_a_trace_too_large_to_expand_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("atlas_lp.monolithic.MAX_OPERATIONS", 10)
+    two_ranks(tmp_path)
+    result = run(tmp_path)
+    assert result.exit_code == 0
+    assert "monolithic: the whole trace expands to about" in result.output

@@ -17,7 +17,7 @@ import atlas_lp
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
 from atlas_lp.collective import solve_cached
-from atlas_lp.compose import DEPENDENCIES, GAP, Program, compose, records_events
+from atlas_lp.compose import DEPENDENCIES, GAP, Program, compose, records_events, seen_by
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
@@ -54,16 +54,19 @@ def analyze(
     progress: Progress | None = None,
     use_symmetry: bool = True,
     dependencies: str | None = None,
+    gpu: int | None = None,
 ) -> Analysis:
     """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
 
     Without *use_symmetry* every signature is expanded fully.  *dependencies* is as for
-    :func:`~atlas_lp.compose.compose`.
+    :func:`~atlas_lp.compose.compose`; with *gpu* the program is what that GPU alone saw.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
     box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
     signed, gaps = sign(trace, fabric.gpus_per_nic)
+    if gpu is not None:
+        trace, signed = seen_by(trace, signed, gpu)
     unique = {s.signature.key(): s.signature for s in signed}
     envelopes: dict[str, Envelope] = {}
     for done, (key, signature) in enumerate(sorted(unique.items())):
@@ -77,7 +80,7 @@ def analyze(
         box,
         progress=None if progress is None else (lambda planes: progress("program planes", planes, 0)),
     )
-    result = _Summary(trace, fabric, signed, envelopes, program, envelope)
+    result = _Summary(trace, fabric, signed, envelopes, program, envelope, gpu)
     summary = result.build([*trace.gaps, *gaps, *program.gaps])
     summary["cache"] = {"hits": store.hits, "misses": store.misses}
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
@@ -111,7 +114,9 @@ class _Summary:
         envelopes: dict[str, Envelope],
         program: Program,
         envelope: Envelope,
+        gpu: int | None,
     ) -> None:
+        self.gpu = gpu
         self.trace, self.fabric, self.signed = trace, fabric, signed
         self.envelopes, self.program, self.envelope = envelopes, program, envelope
         self.latency, self.gap = fabric.latency_ns, fabric.gap_ns_per_byte
@@ -137,6 +142,7 @@ class _Summary:
                 "nccl": trace.nccl_version.value,
                 "placement": trace.placement,
                 "synthetic": trace.synthetic,
+                "perspective": "all ranks" if self.gpu is None else f"GPU {self.gpu}",
             },
             "fabric": {
                 "name": self.fabric.name,
@@ -208,6 +214,9 @@ class _Summary:
         rows = []
         counts = Counter(s.signature.key() for s in self.signed)
         first = {s.signature.key(): s for s in reversed(self.signed)}
+        instances: dict[str, list[int]] = {}
+        for place, s in enumerate(self.signed):
+            instances.setdefault(s.signature.key(), []).append(place)
         for key, s in first.items():
             time = self.envelopes[key].time_ns(self.latency, self.gap)
             total = totals.get(key, _NOTHING)
@@ -219,6 +228,8 @@ class _Summary:
                     "count": counts[key],
                     "on_path": on_path[key],
                     "time_ns": number(time),
+                    "measured_ns": median(self.program.durations_ns[instances[key]].tolist()),
+                    "arrival_skew_ns": median(self.program.skews_ns[instances[key]].tolist()),
                     "path_ns": number(path_ns),
                     "share": float(path_ns / self.longest.time_ns),
                     "messages": total[MESSAGES],
@@ -257,6 +268,7 @@ class _Summary:
             load_costs(self.fabric.reduce_copy).assumption,
             _CREDITS[self.fabric.credits],
             _COMPOSITION[self.program.dependencies],
+            *([] if self.gpu is None else [f"perspective: GPU {self.gpu} alone; it never waits for a late rank"]),
             f"placement: {self.trace.placement}",
             *sources,
             *sorted({s.signature.assumption for s in self.signed} - {""}),

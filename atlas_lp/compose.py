@@ -8,7 +8,7 @@ a cost, because it contains waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,13 +31,15 @@ class Program:
     """The composition graph; ``owner`` gives per cost row the instance it is a plane of, or :data:`GAP`.
 
     ``measured_ns`` is the span from the first to the last recorded GPU activity, ``durations_ns`` the measured
-    duration of every instance from the arrival of its last rank on; ``dependencies`` says which reading was used.
+    duration of every instance from the arrival of its last rank on, ``skews_ns`` how long its first rank waited for the
+    last; ``dependencies`` says which reading was used.
     """
 
     graph: EventGraph
     owner: Ints
     measured_ns: int
     durations_ns: Ints
+    skews_ns: Ints
     dependencies: str
     gaps: tuple[Gap, ...]
 
@@ -75,7 +77,25 @@ def compose(
     else:
         links = event_links(times, trace.work)
     graph, owner = _with_instances(links, planes, times)
-    return Program(graph, owner, times.measured_ns, times.durations(), used, links.gaps)
+    durations, skews = times.durations()
+    return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps)
+
+
+def seen_by(trace: Trace, signed: Sequence[SignedInstance], gpu: int) -> tuple[Trace, list[SignedInstance]]:
+    """Return what one GPU saw of a trace: its operations and its work, as in the paper.
+
+    Instances start when this GPU arrives, whatever the others do.  Raises :class:`~atlas_lp.errors.InputError` for a
+    GPU that took part in nothing.
+    """
+    own = trace.column("operations", "gpu")
+    rows = [s.instance.rows[own[s.instance.rows] == gpu] for s in signed]
+    kept = [replace(s, instance=replace(s.instance, rows=r)) for s, r in zip(signed, rows, strict=True) if len(r)]
+    if not kept:
+        raise InputError(f"GPU {gpu} ran no collective: the trace has GPUs 0 to {trace.gpus.num_rows - 1}")
+    work = trace.work
+    if work is not None:
+        work = replace(work, gpu=np.where(work.gpu == gpu, gpu, -1)).only_numbered()
+    return replace(trace, work=work), kept
 
 
 def records_events(trace: Trace) -> bool:

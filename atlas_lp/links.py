@@ -63,8 +63,9 @@ class OperationTimes:
         self.end_ns = trace.column("operations", "end_ns")[row] + self.offset[self.gpu]
         self.first = trace.column("gpus", "first_ns") + self.offset
         self.last = trace.column("gpus", "last_ns") + self.offset
-        self.origin = int(self.first.min())
-        self.measured_ns = int(self.last.max()) - self.origin
+        seen = np.unique(self.gpu)
+        self.origin = int(self.first[seen].min())
+        self.measured_ns = int(self.last[seen].max()) - self.origin
         self.end = 1 + 2 * len(instances)
 
     def name(self, vertex: int) -> str:
@@ -76,14 +77,14 @@ class OperationTimes:
         signature = self.signed[(vertex - 1) // 2].signature
         return f"{signature.collective} of {signature.size_bytes} B (instance {(vertex - 1) // 2 + 1})"
 
-    def durations(self) -> Ints:
-        """From the last arrival to the last end of every instance, at least 0."""
-        starts = np.zeros(len(self.rows), dtype=np.int64)
-        ends = np.zeros(len(self.rows), dtype=np.int64)
-        np.maximum.at(starts, self.instance, self.start)
-        np.maximum.at(ends, self.instance, self.end_ns)
-        durations: Ints = np.maximum(ends - starts, 0)
-        return durations
+    def durations(self) -> tuple[Ints, Ints]:
+        """Per instance: from the last arrival to the last end (at least 0), and from the first arrival to the last."""
+        first_start = np.full(len(self.rows), np.iinfo(np.int64).max)
+        last_start, last_end = (np.full(len(self.rows), np.iinfo(np.int64).min) for _ in range(2))
+        np.minimum.at(first_start, self.instance, self.start)
+        np.maximum.at(last_start, self.instance, self.start)
+        np.maximum.at(last_end, self.instance, self.end_ns)
+        return np.maximum(last_end - last_start, 0), last_start - first_start
 
     def gap_edges(self) -> tuple[Ints, Ints, Ints]:
         """Measured gaps as (earlier operation or :data:`START`, later operation, ns).

@@ -9,7 +9,7 @@ from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
 
 from atlas_lp.cli import main
 
-VERBS = ["inspect", "analyze", "sweep", "goal", "cache", "demo"]
+VERBS = ["inspect", "analyze", "sweep", "validate", "goal", "cache", "demo"]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from atlas_lp.cache import Store
 from atlas_lp.collective import solve_signature
 from atlas_lp.compose import compose
 from atlas_lp.envelope import Box
+from atlas_lp.errors import InputError
 from atlas_lp.longest_path import Evaluator, point
 from atlas_lp.parameters import load_fabric
 from atlas_lp.traces import read_trace, sign
@@ -137,3 +138,27 @@ def test_a_collective_in_between_is_no_cost_of_the_operation_before_it(tmp_path)
     signed, _ = sign(trace)
     program = compose(trace, signed, [[(0,) * 7]] * 3)
     assert Evaluator(program.graph, FABRIC.theta()).at((0, 0, 1)).time_ns == 2_900_000
+
+
+def test_one_rank_never_waits_for_a_late_one(tmp_path):
+    two_ranks(tmp_path, late=3_300_000)
+    trace = read_trace([tmp_path])
+    alone = [analyze(trace, FABRIC, Box(), Store(None), dependencies="streams", gpu=gpu) for gpu in (0, 1)]
+    for where in POINTS:
+        one = collective_ns(tmp_path, where)
+        assert alone[0].envelope.time_ns(*where) == 10_000_000 + 2 * one
+        assert alone[1].envelope.time_ns(*where) == 13_300_000 + 2 * one
+    assert alone[1].summary["trace"]["perspective"] == "GPU 1"
+    assert any(line.startswith("perspective: GPU 1 alone") for line in alone[1].summary["assumptions"])
+    with pytest.raises(InputError, match="GPU 2 ran no collective: the trace has GPUs 0 to 1"):
+        analyze(trace, FABRIC, Box(), Store(None), gpu=2)
+
+
+def test_skew_and_duration_are_told_apart(tmp_path):
+    """Rank 1 is 3.3 ms late once: that is skew; the reduction itself took 1 ms from then on."""
+    two_ranks(tmp_path, late=3_300_000)
+    trace = read_trace([tmp_path])
+    signed, _ = sign(trace)
+    program = compose(trace, signed, [[(0,) * 7]] * 2, "streams")
+    assert program.skews_ns.tolist() == [0, 3_300_000]
+    assert program.durations_ns.tolist() == [1_000_000, 1_000_000]

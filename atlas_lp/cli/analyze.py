@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What operations waited for: recorded events and host calls, or the order of streams.",
 )
+@click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks).")
 @quotient_option
 @cache_options
 @json_option
@@ -62,6 +63,7 @@ def analyze(
     latency_box: Range | None,
     bandwidth_box: Range | None,
     dependencies: str,
+    gpu: int | None,
     no_quotient: bool,
     cache_folder: Path | None,
     no_cache: bool,
@@ -89,8 +91,8 @@ def analyze(
         chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
         return load_trace(traces, **chosen)
 
-    chosen = None if dependencies == "auto" else dependencies
-    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient, chosen)
+    reading = None if dependencies == "auto" else dependencies
+    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient, reading, gpu)
     if as_json:
         print_json(summary)
     else:
@@ -108,6 +110,7 @@ def run(
     record: Stats,
     use_symmetry: bool = True,
     dependencies: str | None = None,
+    gpu: int | None = None,
 ) -> dict[str, Any]:
     """Read, solve and write; return the summary.
 
@@ -122,7 +125,7 @@ def run(
     with record.stage("read"):
         trace = load(None)
     with record.stage("solve"), progress() as report:
-        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry, dependencies)
+        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry, dependencies, gpu)
     if trace.iterations > 1:
         with record.stage("iterations"):
             each = [native_times(load(k), fabric, box, store, dependencies) for k in range(trace.iterations)]
@@ -175,7 +178,7 @@ def print_summary(summary: dict[str, Any]) -> None:
         print_iterations(summary["iterations"])
     print_table(
         "Signatures by share of the critical path",
-        ("type", "size", "protocol", "channels", "ranks", "count", "time each", "share"),
+        ("type", "size", "protocol", "channels", "ranks", "count", "time each", "measured", "arrival skew", "share"),
         [
             (
                 s["type"],
@@ -185,6 +188,8 @@ def print_summary(summary: dict[str, Any]) -> None:
                 s["ranks"],
                 s["count"],
                 format_time(s["time_ns"]),
+                format_time(s["measured_ns"]),
+                format_time(s["arrival_skew_ns"]),
                 f"{100 * s['share']:.2f} %",
             )
             for s in summary["signatures"]

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import atlas_lp
+from atlas_lp.attribution import Attribution
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
 from atlas_lp.collective import solve_cached
@@ -158,6 +159,7 @@ class _Summary:
             "breakdown": self._breakdown(),
             "tolerance": tolerance_json(envelope, self.fabric, TOLERANCE_PERCENT),
             "envelopes": envelopes_json(envelope, self.fabric),
+            "attribution": self._attribution(),
             "joint": joint_json(envelope),
             "signatures": self._signatures(),
             "certificate": _merged(certificates).as_json(),
@@ -170,6 +172,14 @@ class _Summary:
         durations = [[(int(d), *(0,) * (len(COMPONENTS) - 1))] for d in self.program.durations_ns]
         replay = compose(self.trace, self.signed, durations, self.program.dependencies)
         return int(Evaluator(replay.graph, self.fabric.theta()).at((0, 0, 1)).time_ns)
+
+    def _attribution(self) -> dict[str, Any]:
+        """Who pays on every piece of T(L) and T(G) through the native point."""
+        attribution = Attribution(self.trace, self.signed, self.program, self.fabric)
+        return {
+            "latency": attribution.along_latency(self.envelope.along_latency(self.gap)),
+            "gap": attribution.along_gap(self.envelope.along_gap(self.latency)),
+        }
 
     def _dependencies(self) -> dict[str, Any]:
         """Which reading of the trace was used, and the native time by each that is possible."""

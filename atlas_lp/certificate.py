@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,13 +24,28 @@ from atlas_lp.errors import InputError, SolveError
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, Longest, Point
 
-MAX_ROW_POINTS = 200_000
-"""Rows times points that are certified by default; a graph with more rows gets one point."""
-
-MAX_ROWS = 2_000_000
-"""Graphs with more rows are not certified by default."""
-
 MAX_RELATIVE_DIFFERENCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is certified: rows x points of a graph with more rows than points, at least one point; and rows at all.
+
+    HiGHS needs about 0.7 kB for each row.
+    """
+
+    row_points: int = 200_000
+    rows: int = 1_200_000
+
+    @classmethod
+    def everything(cls) -> Limits:
+        """Every point of every graph."""
+        return cls(sys.maxsize, sys.maxsize)
+
+    @classmethod
+    def nothing(cls) -> Limits:
+        """No point at all."""
+        return cls(0, 0)
 
 
 @dataclass(frozen=True)
@@ -211,25 +227,21 @@ class LongestPathLP:
         )
 
 
-def certify(
-    evaluator: Evaluator,
-    points: Sequence[Point],
-    max_row_points: int = MAX_ROW_POINTS,
-    max_rows: int = MAX_ROWS,
-) -> Certificate:
+def certify(evaluator: Evaluator, points: Sequence[Point], limits: Limits | None = None) -> Certificate:
     """Solve the LP at *points* with HiGHS and compare with the longest path.
 
-    Only the first points are solved when rows x points exceed *max_row_points*, none when rows exceed *max_rows*; the
-    certificate says so.  Raises :class:`~atlas_lp.errors.SolveError` for a relative difference above 1e-9.
+    Only the first points are solved when rows x points exceed the *limits*, none when rows do; the certificate says so.
+    Raises :class:`~atlas_lp.errors.SolveError` for a relative difference above 1e-9.
     """
     import highspy
 
     solver_name = f"HiGHS {highspy.Highs.version(_solver())}"
     rows = evaluator.graph.edges + 1
-    if rows > max_rows:
-        reason = f"skipped: {rows} rows are more than the limit of {max_rows}"
+    limits = limits or Limits()
+    if rows > limits.rows:
+        reason = f"skipped: {rows} rows are more than the limit of {limits.rows}"
         return Certificate(solver_name, reason, 0, len(points), 0, 0.0)
-    chosen = points[: max(1, max_row_points // rows)]
+    chosen = points[: max(1, limits.row_points // rows)]
     found = [evaluator.at(where) for where in chosen]
     lp = LongestPathLP(evaluator, max(float(longest.time_ns) for longest in found))
     largest, pivots = 0.0, 0

@@ -162,17 +162,28 @@ class Evaluator:
         self.scale = lcm(*(value.denominator for value in values))
         """Common denominator D of the fixed parameters: scaled times are D times the time in ns."""
         self._multipliers = [int(value * self.scale) for value in values]
-        constants = graph.costs.astype(object) @ np.array(self._multipliers, dtype=object)
-        if max(constants.tolist(), default=0) >= 1 << _WORD_BITS:
-            raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
         first, second = self.axes
-        self._columns = np.stack([constants.astype(np.int64), graph.costs[:, first], graph.costs[:, second]], axis=1)
+        self._columns = self._constants(), graph.costs[:, first], graph.costs[:, second]
         self._bounds = [self._bound(column) for column in range(3)]
         self.evaluations = 0
 
+    def _constants(self) -> Ints:
+        """Scaled cost of every row that depends on neither axis."""
+        costs = self.graph.costs
+        tops = [int(x) for x in costs.max(axis=0, initial=0)]
+        used = [m if top else 0 for m, top in zip(self._multipliers, tops, strict=True)]
+        if sum(m * top for m, top in zip(used, tops, strict=True)) < 1 << _WORD_BITS:
+            constants: Ints = costs @ np.array(used, dtype=np.int64)
+            return constants
+        # Some row may be too large, not only the sum of the largest entries: look at each.
+        exact = costs.astype(object) @ np.array(self._multipliers, dtype=object)
+        if max(exact.tolist(), default=0) >= 1 << _WORD_BITS:
+            raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
+        return exact.astype(np.int64)
+
     def _bound(self, column: int) -> int:
         """Longest path counting one column alone; with it T(L, G) <= C + L M + G B is known beforehand."""
-        weight = np.ascontiguousarray(self._columns[:, column])
+        weight = np.ascontiguousarray(self._columns[column])
         if int(weight.max(initial=0)) * self.graph.vertices >= 1 << _WORD_BITS:
             high, low = weight >> _LIMB_BITS, weight & ((1 << _LIMB_BITS) - 1)
             top, rest, _ = _longest_two(self.graph.in_start, self.graph.source, self.graph.cost, high, low)
@@ -204,7 +215,8 @@ class Evaluator:
 
     def _single(self, multipliers: tuple[int, int, int]) -> tuple[int, int, Small]:
         usable = [m if b else 0 for m, b in zip(multipliers, self._bounds, strict=True)]
-        weight = self._columns @ np.array(usable, dtype=np.int64)
+        constants, first, second = (column * m for column, m in zip(self._columns, usable, strict=True))
+        weight = constants + first + second
         graph = self.graph
         time, tight = _longest_one(graph.in_start, graph.source, graph.cost, weight)
         end = len(time) - 1 - int(time[::-1].argmax())
@@ -218,9 +230,9 @@ class Evaluator:
                 digits[j, t] = (usable >> (_DIGIT_BITS * t)) & ((1 << _DIGIT_BITS) - 1)
             if usable >> (4 * _DIGIT_BITS) or bound >> (2 * _LIMB_BITS):
                 raise UnsupportedError("this point needs more than 116 bits for exact arithmetic")
-        rows = len(self._columns)
+        rows = len(self.graph.costs)
         high, low = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
-        _multiply(self._columns, digits, high, low)
+        _multiply(np.stack(self._columns, axis=1), digits, high, low)
         graph = self.graph
         top, rest, tight = _longest_two(graph.in_start, graph.source, graph.cost, high, low)
         best = np.flatnonzero(top == top.max())

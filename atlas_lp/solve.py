@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import zip_longest
 
-from atlas_lp.certificate import MAX_ROW_POINTS, certify
+from atlas_lp.certificate import Limits, certify
 from atlas_lp.envelope import Box, Envelope, Piece, fixed_values, upper_pieces
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
@@ -24,14 +24,16 @@ def solve(
     fabric: Fabric,
     box: Box | None = None,
     *,
-    max_row_points: int = MAX_ROW_POINTS,
+    limits: Limits | None = None,
     progress: Planes | None = None,
     tolerance: Fraction = Fraction(0),
 ) -> Envelope:
     """Return the exact envelope of *graph* over *box*, certified by HiGHS.
 
-    *fabric* gives the fixed parameters and the native point, which only chooses where to certify.  With a *tolerance*
-    (relative) planes that would raise T by less are not looked for; the result says how far it may be off.
+    *fabric* gives the fixed parameters and the native point, which only chooses where to certify; *limits* says how
+    much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; the result says how far it
+    may be off.
+
     Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
     :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the
     envelope evaluations of O(V + E) each, independent of any number of parameter points.
@@ -52,7 +54,7 @@ def solve(
     found = explore(box.corners(), tangent, progress, tolerance)
     chosen = tuple(sorted(vectors[plane] for plane in found.envelope.cells))
     result = Envelope(chosen, fixed_values(theta), box, tolerance_reached=float(found.reached))
-    certificate = certify(evaluator, certificate_points(result, fabric), max_row_points)
+    certificate = certify(evaluator, certificate_points(result, fabric), limits)
     return replace(result, certificate=certificate)
 
 

@@ -133,7 +133,8 @@ class _Edges:
         if varying is not None:
             rows[:, COMPONENTS.index(varying)] = distinct
         self.rows.append(rows)
-        self.columns.append((sources.astype(np.int32), targets.astype(np.int32), (code + self.count).astype(np.int32)))
+        small = [column.astype(np.int32, copy=False) for column in (sources, targets, code + self.count)]
+        self.columns.append((small[0], small[1], small[2]))
         self.count += len(distinct)
 
     def ends(self) -> tuple[Small, Small]:
@@ -224,22 +225,24 @@ class _Builder:
         own = np.where(schedule.kind == CALC, schedule.size, 0)
         pays_overhead = np.zeros(n, dtype=bool)
         pays_overhead[self.out_send] = pays_overhead[self.out_recv] = True
-        issue_vertex = np.arange(1, n + 1)
+        issue_vertex = np.arange(1, n + 1, dtype=np.int32)
         issue_vertex[issued] = self._new_vertices(len(issued))
         split = np.zeros(n, dtype=bool)
         split[issued] = True
 
-        before = np.where(schedule.on_start, issue_vertex[schedule.before], schedule.before + 1)
+        vertex = np.arange(1, n + 1, dtype=np.int32)
+        before = np.where(schedule.on_start, issue_vertex[schedule.before], vertex[schedule.before])
         has_before = np.zeros(n, dtype=bool)
         has_before[schedule.after] = True
-        free = np.flatnonzero(~has_before)
-        sources = np.concatenate([before, np.zeros(len(free), dtype=np.int64)])
-        operation = np.concatenate([schedule.after, free])
+        free = np.flatnonzero(~has_before).astype(np.int32)
+        sources = np.concatenate([before, np.zeros(len(free), dtype=np.int32)])
+        operation = np.concatenate([schedule.after.astype(np.int32), free])
+        del before
 
         into_issue = split[operation]
         self.edges.add(sources[into_issue], issue_vertex[operation[into_issue]])
         sources = np.concatenate([sources[~into_issue], issue_vertex[issued]])
-        operation = np.concatenate([operation[~into_issue], issued])
+        operation = np.concatenate([operation[~into_issue], issued.astype(np.int32)])
         overhead = pays_overhead[operation]
         self.edges.add(sources[overhead], operation[overhead] + 1, overheads=1)
         rest = operation[~overhead]

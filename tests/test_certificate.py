@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp import certificate
-from atlas_lp.certificate import LongestPathLP, certify
+from atlas_lp.certificate import Limits, LongestPathLP, certify
 from atlas_lp.envelope import Box, slopes_at
 from atlas_lp.errors import SolveError
 from atlas_lp.goal import EventGraph, PortRule, Schedule, event_graph
@@ -156,10 +156,10 @@ def test_graphs_beyond_the_limits_are_certified_less_or_not() -> None:
     evaluator = Evaluator(graph, NATIVE.theta())
     points = [point(Fraction(k), Fraction(1)) for k in range(5)]
     rows = graph.edges + 1
-    assert certify(evaluator, points, 3 * rows).points == 3
-    one = certify(evaluator, points, max_row_points=1)
+    assert certify(evaluator, points, Limits(row_points=3 * rows)).points == 3
+    one = certify(evaluator, points, Limits(row_points=1))
     assert (one.status, one.points, one.points_of_interest) == ("optimal", 1, 5)
-    none = certify(evaluator, points, max_rows=rows - 1)
+    none = certify(evaluator, points, Limits(rows=rows - 1))
     assert none.status == f"skipped: {rows} rows are more than the limit of {rows - 1}"
     assert (none.points, none.pivots) == (0, 0)
     assert none.as_json()["status"] == none.status

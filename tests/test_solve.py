@@ -8,12 +8,14 @@ from builders import all_paths, brute_force, fabric, graph_of, path_time, random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atlas_lp.certificate import Limits, certify
 from atlas_lp.envelope import Box
 from atlas_lp.errors import CycleError, InputError
 from atlas_lp.goal import COMPONENTS, EventGraph, PortRule, Schedule, event_graph
 from atlas_lp.longest_path import Evaluator, point
 from atlas_lp.solve import solve, solve_along
 from atlas_lp.sweep_solver import pieces_of, sweep
+from atlas_lp.upper_envelope import explore
 
 NATIVE = fabric(30, Fraction(1, 10), 7, 3, up_latency_ns=2, up_gap_ns_per_byte=Fraction(1, 150))
 BOX = Box(Fraction(0), Fraction(400), Fraction(1, 1000), Fraction(5))
@@ -74,6 +76,21 @@ def test_the_sweep_of_the_paper_agrees_at_every_grid_point(seed, axis):
         around = [p.slope for p in pieces if p.start <= found.x <= p.stop]
         assert min(around) - 1e-6 <= found.slope <= max(around) + 1e-6
     assert len(pieces_of(points)) <= len(pieces)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_highs_agrees_at_every_breakpoint_and_every_vertex_of_the_joint_envelope(seed):
+    graph = random_graph(seed, 300)
+    evaluator = Evaluator(graph, NATIVE.theta())
+    found = explore(BOX.corners(), lambda where: evaluator.plane(evaluator.at(where).vector))
+    vertices = sorted({vertex for polygon in found.envelope.cells.values() for vertex in polygon})
+    assert len(vertices) >= 10
+    joint = certify(evaluator, vertices, Limits.everything())
+    along = solve(graph, NATIVE, BOX, limits=Limits.everything()).certificate
+    for certificate in (joint, along):
+        assert certificate.points == certificate.points_of_interest
+        assert certificate.pivots == 0
+        assert certificate.largest_relative_difference <= 1e-9
 
 
 def test_the_sweep_steps_over_breakpoints_that_the_envelope_has():
@@ -192,7 +209,8 @@ def test_renaming_ranks_changes_nothing(schedule: Schedule, where, names):
 @given(st.integers(0, 50), WHERE)
 def test_two_runs_give_the_same_planes_in_the_same_order(seed, where):
     graph = random_graph(seed, 30)
-    assert solve(graph, NATIVE, BOX, max_row_points=0).vectors == solve(graph, NATIVE, BOX, max_row_points=0).vectors
+    one, two = (solve(graph, NATIVE, BOX, limits=Limits.nothing()).vectors for _ in range(2))
+    assert one == two
     theta = NATIVE.theta() | {"messages": Fraction(where[0]), "bytes": Fraction(where[1], 100)}
     small = random_graph(seed, 8)
     assert time(small, *where) == brute_force(small, theta)

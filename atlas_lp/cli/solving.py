@@ -31,6 +31,7 @@ class SolveOptions(TypedDict):
     points: int
     along: str | None
     lp_file: Path | None
+    certify_all: bool
     no_quotient: bool
 
 
@@ -60,6 +61,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "lp_file",
         type=click.Path(path_type=Path, dir_okay=False),
         help="Also write the LP at the native point, as .mps or .lp.",
+    ),
+    click.option(
+        "--certify-all", is_flag=True, help="Ask HiGHS at every breakpoint and midpoint, however large the graph."
     ),
     quotient_option,
 )
@@ -94,7 +98,7 @@ def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -
     elif how["solver"] == "sweep":
         _deliver_sweep(problem, how["points"], as_json, record)
     else:
-        _deliver_envelope(problem, Fraction(str(how["tolerance"])) / 100, as_json, record)
+        _deliver_envelope(problem, Fraction(str(how["tolerance"])) / 100, how["certify_all"], as_json, record)
     record.write()
 
 
@@ -127,14 +131,22 @@ _BRACKET = "chunks differ by rounding: times are upper bounds, at most {percent:
 _EARLY = "stopped early: T lies at most {percent:.3g} % above the planes"
 
 
-def _deliver_envelope(problem: Problem, tolerance: Fraction, as_json: bool, record: Stats) -> None:
+def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, as_json: bool, record: Stats) -> None:
+    from atlas_lp.certificate import Limits
     from atlas_lp.collective import solve_signature
     from atlas_lp.solve import solve
 
     with record.stage("solve"), progress() as report:
         tell = None if report is None else (lambda planes: report("planes", planes, 0))
         if problem.graph is not None:
-            envelope = solve(problem.graph, problem.fabric, problem.box, progress=tell, tolerance=tolerance)
+            envelope = solve(
+                problem.graph,
+                problem.fabric,
+                problem.box,
+                limits=Limits.everything() if certify_all else Limits(),
+                progress=tell,
+                tolerance=tolerance,
+            )
         elif problem.signature is not None:
             envelope = solve_signature(problem.signature, problem.fabric, problem.box, progress=tell)
         else:

@@ -174,12 +174,13 @@ class Evaluator:
         used = [m if top else 0 for m, top in zip(self._multipliers, tops, strict=True)]
         if sum(m * top for m, top in zip(used, tops, strict=True)) < 1 << _WORD_BITS:
             constants: Ints = costs @ np.array(used, dtype=np.int64)
-            return constants
-        # Some row may be too large, not only the sum of the largest entries: look at each.
-        exact = costs.astype(object) @ np.array(self._multipliers, dtype=object)
-        if max(exact.tolist(), default=0) >= 1 << _WORD_BITS:
-            raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
-        return exact.astype(np.int64)
+        else:
+            # Some row may be too large, not only the sum of the largest entries: look at each.
+            exact = costs.astype(object) @ np.array(self._multipliers, dtype=object)
+            if max(exact.tolist(), default=0) >= 1 << _WORD_BITS:
+                raise UnsupportedError("one cost is too large for exact arithmetic; are the times in ns?")
+            constants = exact.astype(np.int64)
+        return constants
 
     def _bound(self, column: int) -> int:
         """Longest path counting one column alone; with it T(L, G) <= C + L M + G B is known beforehand."""

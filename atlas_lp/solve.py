@@ -31,8 +31,8 @@ def solve(
     """Return the exact envelope of *graph* over *box*, certified by HiGHS.
 
     *fabric* gives the fixed parameters and the native point, which only chooses where to certify; *limits* says how
-    much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; the result says how far it
-    may be off.
+    much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; the result says how far
+    it may be off.
 
     Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
     :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the

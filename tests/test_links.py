@@ -185,3 +185,21 @@ def test_one_kernel_may_carry_several_operations():
     edges = set(zip(links.sources.tolist(), links.targets.tolist(), links.costs.tolist(), strict=True))
     # Both operations of the first kernel are ready at 10; the third is ready 10 after both are done.
     assert edges == {(0, 1, 10), (0, 3, 10), (2, 5, 10), (4, 5, 10)}
+
+
+def test_each_piece_names_who_pays_for_it(tmp_path):
+    """Before the slack is used up one reduction is on the path, after it two: one more enters there."""
+    overlapped_gradients(tmp_path)
+    box = Box(latency_to_ns=Fraction(10 * MS))
+    summary = analyze(read_trace([tmp_path]), FABRIC, box, Store(None)).summary
+    rows = summary["attribution"]["latency"]
+    (key,) = [s["key"] for s in summary["signatures"]]
+    for row in rows:
+        assert row["signatures"] == [{"key": key, "messages": row["messages"]}]
+        assert row["communicators"] == [{"key": f"{COMMUNICATOR:#x}", "messages": row["messages"]}]
+        assert row["streams"] == [{"key": 17, "messages": row["messages"]}]
+    entered = [row["entered"] for row in rows]
+    assert entered[-1] == [{"key": key, "instances": 1}]
+    assert all(change == [] for change in entered[:-1])
+    assert all(row["left"] == [] for row in rows)
+    assert [row["messages"] for row in rows] == [p["messages"] for p in summary["envelopes"]["latency"]]

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-_WIDTH_OFF_TERMINAL = 160
+_WIDTH_OFF_TERMINAL = 200
 
 
 def print_json(value: Any) -> None:

@@ -26,7 +26,9 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_jso
     """Print T(L) or T(G) of an analysis folder, the other parameter at its native value.
 
     With N, T at N equally spaced points (of L, or of bandwidth); without, the exact pieces in the range: where they
-    begin and end, and the slope, which counts messages (of L) or bytes (of G) on the critical path.
+    begin and end, the slope, which counts messages (of L) or bytes (of G) on the critical path, and the collectives
+    that carry it. --json adds communicators and streams, and which instances enter or leave the path at each
+    breakpoint.
 
     \b
     Example:
@@ -45,13 +47,15 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_jso
         for x in (latency.low, latency.high):
             envelope.box.check(x, found.gap_ns_per_byte)
         xs = [latency.low, latency.high] if latency.points is None else latency.values()
-        rows = _rows(pieces, xs, latency.points is None, base, "latency_ns", "messages")
+        payers = found.summary["attribution"]["latency"]
+        rows = _rows(pieces, xs, payers if latency.points is None else None, base, "latency_ns", "messages")
     else:
         assert bandwidth is not None
         pieces = envelope.along_gap(found.latency_ns)
         for x in (bandwidth.low, bandwidth.high):
             envelope.box.check(found.latency_ns, x)
-        rows = _rows(pieces, _gaps(bandwidth), bandwidth.points is None, base, "gap_ns_per_byte", "bytes")
+        payers = found.summary["attribution"]["gap"] if bandwidth.points is None else None
+        rows = _rows(pieces, _gaps(bandwidth), payers, base, "gap_ns_per_byte", "bytes")
     result = {
         "schema": "atlas-lp/sweep",
         # History: 1 (0.1.0) first.
@@ -75,15 +79,20 @@ def _gaps(bandwidth: Range) -> list[Fraction]:
 
 
 def _rows(
-    pieces: list[Piece], xs: list[Fraction], whole: bool, base: Fraction, name: str, slope: str
+    pieces: list[Piece],
+    xs: list[Fraction],
+    payers: list[dict[str, Any]] | None,
+    base: Fraction,
+    name: str,
+    slope: str,
 ) -> list[dict[str, Any]]:
-    """Rows of a sweep: pieces between the two *xs* when *whole*, else the points *xs*."""
+    """Rows of a sweep: pieces between the two *xs* with their *payers*, or, without them, the points *xs*."""
     from atlas_lp.envelope import slopes_at
 
     rows = []
-    if whole:
+    if payers is not None:
         low, high = min(xs), max(xs)
-        for piece in pieces:
+        for piece, paid in zip(pieces, payers, strict=True):
             start, stop = max(piece.start, low), min(piece.stop, high)
             if start < stop:
                 rows.append(
@@ -93,6 +102,7 @@ def _rows(
                         "from_time_ns": number(piece.at(start)),
                         "to_time_ns": number(piece.at(stop)),
                         slope: piece.slope,
+                        **{key: paid[key] for key in ("signatures", "communicators", "streams", "entered", "left")},
                     }
                 )
         return rows
@@ -126,7 +136,8 @@ def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]]
     if result["kind"] == "pieces":
         prefix = "latency_ns" if by_latency else "gap_ns_per_byte"
-        header = ("from", "to", "T from", "T to", slope)
+        header = ("from", "to", "T from", "T to", slope, "paid by")
+        names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
         rows = [
             (
                 show(r[f"from_{prefix}"]),
@@ -134,6 +145,7 @@ def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
                 format_time(r["from_time_ns"], 6),
                 format_time(r["to_time_ns"], 6),
                 r["messages"] if by_latency else format_size(r["bytes"]),
+                _paid_by(r, "messages" if by_latency else "bytes", names),
             )
             for r in result["rows"]
         ]
@@ -142,6 +154,13 @@ def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
         rows = [_point_row(r, by_latency, show) for r in result["rows"]]
     print_table("T(L), bandwidth native" if by_latency else "T(G), latency native", header, rows)
     click.echo("no congestion; recorded schedule, ranks and NCCL's choices as they are")
+
+
+def _paid_by(row: dict[str, Any], slope: str, names: dict[str, str]) -> str:
+    """The two signatures that carry most of a slope."""
+    words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:2]]
+    more = len(row["signatures"]) - len(words)
+    return ", ".join(words) + (f", {more} more" if more > 0 else "") if words else "nothing"
 
 
 def _point_row(row: dict[str, Any], by_latency: bool, show: Any) -> tuple[object, ...]:

@@ -145,13 +145,38 @@ def _curve(curve: Curve, summary: Summary, heading: str) -> dict[str, Any]:
         "bands": "; ".join(band.name for band in parameter.bands),
         "figures": [] if flat else [curve.draw(layout, summary["box"]) for layout in LAYOUTS],
         "slope_name": "messages" if parameter is LATENCY else "bytes",
-        "pieces": [_piece(parameter, piece, curve.native_ns) for piece in pieces],
+        "pieces": [
+            {**_piece(parameter, piece, curve.native_ns), "payers": payers}
+            for piece, payers in zip(pieces, _payers(summary, curve), strict=True)
+        ],
     }
+
+
+def _payers(summary: Summary, curve: Curve) -> list[str]:
+    """The collectives that carry most of the slope of each piece; empty where the summary does not say."""
+    rows = summary.get("attribution", {}).get("latency" if curve.parameter is LATENCY else "gap", [])
+    if len(rows) != len(curve.pieces):
+        return [""] * len(curve.pieces)
+    slope = "messages" if curve.parameter is LATENCY else "bytes"
+    names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
+    result = []
+    for row in rows:
+        words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:3]]
+        more = len(row["signatures"]) - len(words)
+        words += [f"{more} more"] if more > 0 else []
+        result.append(", ".join(map(_unbroken, words)))
+    return result
+
+
+def _unbroken(words: str) -> str:
+    """The words with spaces at which a browser does not break the line."""
+    return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _piece(parameter: Parameter, piece: Piece, native_ns: float) -> dict[str, str]:
     def end(x: float) -> str:
-        return parameter.show(x) if parameter is LATENCY else f"{x:.4g} ns/B ({parameter.show(x)})"
+        shown = _unbroken(parameter.show(x))
+        return shown if parameter is LATENCY else f"{_unbroken(f'{x:.4g} ns/B')} ({shown})"
 
     return {
         "start": end(piece.start),

@@ -216,8 +216,9 @@ class Evaluator:
 
     def _single(self, multipliers: tuple[int, int, int]) -> tuple[int, int, Small]:
         usable = [m if b else 0 for m, b in zip(multipliers, self._bounds, strict=True)]
-        constants, first, second = (column * m for column, m in zip(self._columns, usable, strict=True))
-        weight = constants + first + second
+        weight = self._columns[0] * usable[0]
+        for column, multiplier in zip(self._columns[1:], usable[1:], strict=True):
+            weight += column * multiplier
         graph = self.graph
         time, tight = _longest_one(graph.in_start, graph.source, graph.cost, weight)
         end = len(time) - 1 - int(time[::-1].argmax())

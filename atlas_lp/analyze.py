@@ -7,7 +7,7 @@ and depends only on content, so equal inputs give equal bytes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -21,13 +21,14 @@ from atlas_lp.collective import solve_cached
 from atlas_lp.compose import DEPENDENCIES, GAP, Program, compose, records_events, seen_by
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
+from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, PathVector, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
 from atlas_lp.traces import Gap, SignedInstance, Trace, sign
 from atlas_lp.units import format_bandwidth, format_time, gbps, number
+from atlas_lp.what_if import AS_RECORDED, WhatIf
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
@@ -56,11 +57,12 @@ def analyze(
     use_symmetry: bool = True,
     dependencies: str | None = None,
     gpu: int | None = None,
+    what_if: WhatIf = AS_RECORDED,
 ) -> Analysis:
     """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
 
     Without *use_symmetry* every signature is expanded fully.  *dependencies* is as for
-    :func:`~atlas_lp.compose.compose`; with *gpu* the program is what that GPU alone saw.
+    :func:`~atlas_lp.compose.compose`; with *gpu* the program is what that GPU alone saw; *what_if* changes the job.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
@@ -74,27 +76,42 @@ def analyze(
         if progress is not None:
             progress("signatures", done, len(unique))
         envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
-    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed], dependencies)
+    planes = _planes(signed, envelopes, what_if.freed(unique))
+    program = compose(trace, signed, planes, dependencies, what_if)
     envelope = solve(
         program.graph,
         fabric,
         box,
         progress=None if progress is None else (lambda planes: progress("program planes", planes, 0)),
     )
-    result = _Summary(trace, fabric, signed, envelopes, program, envelope, gpu)
+    result = _Summary(trace, fabric, signed, envelopes, program, envelope, planes, gpu, what_if)
     summary = result.build([*trace.gaps, *gaps, *program.gaps])
     summary["cache"] = {"hits": store.hits, "misses": store.misses}
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
 
 
+def _planes(
+    signed: Sequence[SignedInstance], envelopes: dict[str, Envelope], free: Collection[str]
+) -> list[Sequence[PathVector]]:
+    """Path vectors of every instance; one of nothing where its signature is *free*."""
+    own: dict[str, Sequence[PathVector]] = {key: envelope.vectors for key, envelope in envelopes.items()}
+    own.update((key, [tuple(_NOTHING)]) for key in free)
+    return [own[s.signature.key()] for s in signed]
+
+
 def native_times(
-    trace: Trace, fabric: Fabric, box: Box, store: Store, dependencies: str | None = None
+    trace: Trace,
+    fabric: Fabric,
+    box: Box,
+    store: Store,
+    dependencies: str | None = None,
+    what_if: WhatIf = AS_RECORDED,
 ) -> dict[str, Any]:
     """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
     signed, _ = sign(trace, fabric.gpus_per_nic)
     unique = {s.signature.key(): s.signature for s in signed}
     envelopes = {key: solve_cached(signature, fabric, box, store) for key, signature in sorted(unique.items())}
-    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed], dependencies)
+    program = compose(trace, signed, _planes(signed, envelopes, what_if.freed(unique)), dependencies, what_if)
     longest = Evaluator(program.graph, fabric.theta()).at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
     return {"makespan_ns": number(longest.time_ns), "measured_ns": program.measured_ns}
 
@@ -115,9 +132,12 @@ class _Summary:
         envelopes: dict[str, Envelope],
         program: Program,
         envelope: Envelope,
+        planes: Sequence[Sequence[PathVector]],
         gpu: int | None,
+        what_if: WhatIf,
     ) -> None:
-        self.gpu = gpu
+        self.planes, self.gpu, self.what_if = planes, gpu, what_if
+        self.free = what_if.freed({s.signature.key(): s.signature for s in signed})
         self.trace, self.fabric, self.signed = trace, fabric, signed
         self.envelopes, self.program, self.envelope = envelopes, program, envelope
         self.latency, self.gap = fabric.latency_ns, fabric.gap_ns_per_byte
@@ -150,6 +170,7 @@ class _Summary:
                 **self.fabric.fixed(),
                 "gpus_per_nic": self.fabric.gpus_per_nic,
             },
+            "what_if": self.what_if.sentences(self.program.dependencies),
             "native": native_json(self.fabric),
             "box": box_json(envelope.box),
             "makespan_ns": number(self.longest.time_ns),
@@ -186,8 +207,7 @@ class _Summary:
         times = {self.program.dependencies: number(self.longest.time_ns)}
         for other in DEPENDENCIES:
             if other not in times and (other == "streams" or records_events(self.trace)):
-                planes = [self.envelopes[s.signature.key()].vectors for s in self.signed]
-                program = compose(self.trace, self.signed, planes, other)
+                program = compose(self.trace, self.signed, self.planes, other, self.what_if)
                 native = Evaluator(program.graph, self.fabric.theta()).at(point(self.latency, self.gap))
                 times[other] = number(native.time_ns)
         return {"used": self.program.dependencies, "makespan_ns": times}
@@ -228,7 +248,7 @@ class _Summary:
         for place, s in enumerate(self.signed):
             instances.setdefault(s.signature.key(), []).append(place)
         for key, s in first.items():
-            time = self.envelopes[key].time_ns(self.latency, self.gap)
+            time = Fraction(0) if key in self.free else self.envelopes[key].time_ns(self.latency, self.gap)
             total = totals.get(key, _NOTHING)
             path_ns = sum((n * theta[c] for c, n in zip(COMPONENTS, total, strict=True)), Fraction(0))
             rows.append(
@@ -279,6 +299,7 @@ class _Summary:
             _CREDITS[self.fabric.credits],
             _COMPOSITION[self.program.dependencies],
             *([] if self.gpu is None else [f"perspective: GPU {self.gpu} alone; it never waits for a late rank"]),
+            *(f"what if: {sentence}" for sentence in self.what_if.sentences(self.program.dependencies)),
             f"placement: {self.trace.placement}",
             *sources,
             *sorted({s.signature.assumption for s in self.signed} - {""}),

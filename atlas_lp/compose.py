@@ -18,6 +18,7 @@ from atlas_lp.goal.schedule import Ints
 from atlas_lp.links import Links, OperationTimes, event_links, stream_links
 from atlas_lp.longest_path import Longest, PathVector
 from atlas_lp.traces import Gap, SignedInstance, Trace
+from atlas_lp.what_if import AS_RECORDED, WhatIf
 
 GAP = -1
 """Owner of a cost row that is measured time between instances and not a plane of one."""
@@ -60,10 +61,12 @@ def compose(
     signed: Sequence[SignedInstance],
     planes: Sequence[Sequence[PathVector]],
     dependencies: str | None = None,
+    what_if: WhatIf = AS_RECORDED,
 ) -> Program:
     """Build the program of *trace*; *planes* gives the path vectors of every instance of *signed*.
 
-    *dependencies* is one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.
+    *dependencies* is one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.  Collectives that
+    *what_if* frees are for the caller, who gives their planes.
 
     Raises :class:`~atlas_lp.errors.CycleError` when two ranks recorded the same instances in opposite orders, and
     :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded.
@@ -71,11 +74,11 @@ def compose(
     times = OperationTimes(trace, signed)
     used = dependencies or ("events" if records_events(trace) else "streams")
     if used == "streams":
-        links = stream_links(times)
+        links = stream_links(times, what_if)
     elif trace.work is None:
         raise InputError("the trace records no CUDA calls or streams: use --dependencies streams")
     else:
-        links = event_links(times, trace.work)
+        links = event_links(times, trace.work, what_if)
     graph, owner = _with_instances(links, planes, times)
     durations, skews = times.durations()
     return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps)

@@ -23,6 +23,7 @@ from atlas_lp.goal.schedule import Ints
 from atlas_lp.traces import Gap, SignedInstance, Trace
 from atlas_lp.traces.clocks import host_offsets
 from atlas_lp.traces.work import Work
+from atlas_lp.what_if import AS_RECORDED, WhatIf
 
 START = -1
 """Predecessor of what has none."""
@@ -134,25 +135,30 @@ class OperationTimes:
         return result
 
 
-def stream_links(times: OperationTimes) -> Links:
-    """Links by the order of streams, merged where operations do not overlap.  Cost O(operations x streams)."""
+def stream_links(times: OperationTimes, what_if: WhatIf = AS_RECORDED) -> Links:
+    """Links by the order of streams, merged where operations do not overlap.  Cost O(operations x streams).
+
+    All that lies between operations counts as compute for *what_if*.
+    """
     before, after, costs = times.gap_edges()
     sources = np.where(before == START, 0, 2 + 2 * times.instance[before])
     targets = np.where(after < 0, times.end, 1 + 2 * times.instance[after])
-    return Links(sources, targets, costs, times.end + 1, tuple(times.gaps))
+    return Links(sources, targets, what_if.scaled(costs), times.end + 1, tuple(times.gaps))
 
 
-def event_links(times: OperationTimes, work: Work) -> Links:
+def event_links(times: OperationTimes, work: Work, what_if: WhatIf = AS_RECORDED) -> Links:
     """Links by recorded dependencies of every piece of GPU work.  Cost O(n log n) of the work.
+
+    For *what_if* the time of GPU work counts as compute; launches, calls of the host and delays stay as they are.
 
     Raises :class:`~atlas_lp.errors.InputError` when an operation's kernel is not among the work.
     """
-    return _EventLinks(times, work).build()
+    return _EventLinks(times, work, what_if).build()
 
 
 class _EventLinks:
-    def __init__(self, times: OperationTimes, work: Work) -> None:
-        self.times, self.work = times, work
+    def __init__(self, times: OperationTimes, work: Work, what_if: WhatIf) -> None:
+        self.times, self.work, self.what_if = times, work, what_if
         offset = times.offset[work.gpu]
         self.start, self.end = work.start_ns + offset, work.end_ns + offset
         self.called = work.call_ns >= 0
@@ -184,7 +190,7 @@ class _EventLinks:
         host, host_cost = self._host(delay)
         carriers = np.zeros(len(self.work), dtype=bool)
         carriers[self.instances[0]] = True
-        own = np.where(carriers, 0, self.end - self.start)
+        own = np.where(carriers, 0, self.what_if.scaled(self.end - self.start))
         everything = np.arange(len(self.work))
         sources, targets, costs = (
             np.concatenate(pair)
@@ -194,7 +200,7 @@ class _EventLinks:
                 ((delay + own)[after], host_cost + own),
             )
         )
-        known = costs >= 0
+        known = np.append(np.full(len(before), True), host_cost >= 0)
         source, target, cost = self._vertices(sources[known], targets[known], costs[known], carriers)
         return Links(source, target, cost, self.times.end + len(self.work), tuple(self.gaps))
 

@@ -80,6 +80,17 @@ def parse_bandwidth(text: str) -> Fraction:
     return Fraction(8 * 10**9) / bits_per_second
 
 
+def parse_factor(text: str) -> Fraction:
+    """Read a factor such as ``0.5`` or ``1.25x``.
+
+    Raises :class:`~atlas_lp.errors.UnitError`.
+    """
+    try:
+        return _parse(text, {"": 1, "x": 1}, "factor", "0.5")
+    except UnitError as error:
+        raise UnitError(f"{text!r} is not a factor: write a number, such as 0.5 or 1.25x") from error
+
+
 def gbps(gap_ns_per_byte: Fraction) -> float:
     """Bandwidth in Gbit/s of a gap per byte (``inf`` for a gap of zero)."""
     return float(8 / gap_ns_per_byte) if gap_ns_per_byte else float("inf")

@@ -321,3 +321,29 @@ def test_costs_can_be_replaced(run, tmp_path):
     assert slow > base + 900_000
     refused = run(*SOLVE, "--costs", "nosuch.toml")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_what_if_is_said_first_by_every_verb(run, job):
+    as_recorded = json.loads(run("analyze", job, "--json").output)
+    result = run("analyze", job, "--compute", "2", "--free", "allreduce", "-o", "out")
+    said = result.output.splitlines()[1:3]
+    assert said[0].startswith("WHAT IF ")
+    assert said[0].endswith(" takes 2 times as long as measured.")
+    assert said[1] == "WHAT IF allreduce takes no time."
+    assert run("sweep", "out", "--latency", "0:10us").output.splitlines()[1:3] == said
+    changed = json.loads(run("analyze", job, "--compute", "2", "--free", "allreduce", "--json").output)
+    assert as_recorded["what_if"] == []
+    assert changed["measured_ns"] == as_recorded["measured_ns"]
+    assert changed["breakdown"]["compute_and_idle_ns"] == changed["makespan_ns"]
+    assert changed["tolerance"]["latency_ns"] is None
+
+
+def test_what_if_refuses_what_it_cannot_read(run, job):
+    result = run("analyze", job, "--compute", "half", "--json")
+    assert result.exit_code == 2
+    assert "'half' is not a factor: write a number, such as 0.5 or 1.25x" in result.stderr
+    result = run("analyze", job, "--free", "Broadcast", "--json")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: no collective 'Broadcast' in this trace: it has AllReduce; `atlas-lp inspect` lists keys\n",
+    )

@@ -15,6 +15,7 @@ from atlas_lp.errors import InputError
 from atlas_lp.longest_path import Evaluator
 from atlas_lp.parameters import load_fabric
 from atlas_lp.traces import read_trace, sign
+from atlas_lp.what_if import WhatIf
 
 FABRIC = load_fabric()
 MS = 1_000_000
@@ -203,3 +204,44 @@ def test_each_piece_names_who_pays_for_it(tmp_path):
     assert all(change == [] for change in entered[:-1])
     assert all(row["left"] == [] for row in rows)
     assert [row["messages"] for row in rows] == [p["messages"] for p in summary["envelopes"]["latency"]]
+
+
+@pytest.mark.parametrize("factor", ["0.125", "0.5", "1", "2.125"])
+def test_compute_scaled_moves_the_slack_with_it(tmp_path, factor):
+    """Gradients and optimizer take the factor of their time; reductions and what the host does stay as they are."""
+    overlapped_gradients(tmp_path)
+    latency, factor = Fraction(300_000), Fraction(factor)
+    trace = read_trace([tmp_path])
+    envelope = analyze(trace, FABRIC, Box(), Store(None), what_if=WhatIf(factor)).envelope
+    one = reduction_ns(tmp_path, latency)
+    assert envelope.time_ns(latency, GAP) == 5 * MS * factor + max(5 * MS * factor, one) + one + 2 * MS * factor
+
+
+def test_without_events_everything_between_collectives_is_scaled(tmp_path):
+    overlapped_gradients(tmp_path, events=False)
+    trace = read_trace([tmp_path])
+    half = analyze(trace, FABRIC, Box(), Store(None), dependencies="streams", what_if=WhatIf(Fraction(1, 2)))
+    one = reduction_ns(tmp_path, Fraction(0))
+    assert half.envelope.time_ns(Fraction(0), GAP) == (5 * MS + 4 * MS + 2 * MS) // 2 + 2 * one
+
+
+@pytest.mark.parametrize("name", ["AllReduce", "allreduce", "key"])
+def test_a_free_collective_takes_no_time(tmp_path, name):
+    overlapped_gradients(tmp_path)
+    trace = read_trace([tmp_path])
+    key = sign(trace)[0][0].signature.key()
+    what_if = WhatIf(free=(key[:12] if name == "key" else name,))
+    analysis = analyze(trace, FABRIC, Box(), Store(None), what_if=what_if)
+    assert analysis.envelope.time_ns(Fraction(10**6), GAP) == 12 * MS
+    assert [s["time_ns"] for s in analysis.summary["signatures"]] == [0]
+    assert f"what if: {what_if.free[0]} takes no time" in analysis.summary["assumptions"]
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    overlapped_gradients(tmp_path)
+    trace = read_trace([tmp_path])
+    with pytest.raises(InputError, match="no collective 'Broadcast' in this trace: it has AllReduce"):
+        analyze(trace, FABRIC, Box(), Store(None), what_if=WhatIf(free=("Broadcast",)))
+    for factor in (Fraction(-1), Fraction(101), Fraction(1, 1001)):
+        with pytest.raises(InputError, match="at most three decimals"):
+            WhatIf(factor)

@@ -59,6 +59,7 @@ def summary():
             "synthetic": False,
         },
         "fabric": {"name": "alps", "port_rule": "port", "gpus_per_nic": 1},
+        "what_if": [],
         "native": {"latency_ns": 3700, "gap_ns_per_byte": 0.04, "bandwidth_gbps": 200.0},
         "box": {
             "latency_from_ns": 0,
@@ -231,6 +232,13 @@ def test_synthetic_is_said_at_the_top(summary):
     summary["trace"]["synthetic"] = True
     html = render_report(summary)
     assert html.index("SYNTHETIC") < html.index("<h1>")
+
+
+def test_what_was_changed_is_said_at_the_top(summary):
+    assert "WHAT IF" not in render_report(summary)
+    summary["what_if"] = ["AllGather takes no time"]
+    page = render_report(summary)
+    assert page.index("<strong>WHAT IF</strong> AllGather takes no time.") < page.index("<h1>")
 
 
 def test_a_partial_certificate_does_not_look_good(summary):

@@ -14,6 +14,7 @@ from atlas_lp.units import (
     gbps,
     number,
     parse_bandwidth,
+    parse_factor,
     parse_size_bytes,
     parse_time_ns,
 )
@@ -157,3 +158,11 @@ def test_numbers_for_json() -> None:
     assert number(Fraction(1, 4)) == 0.25
     assert gbps(Fraction(1, 25)) == 200.0
     assert gbps(Fraction(0)) == float("inf")
+
+
+def test_factors():
+    assert parse_factor("0.5") == Fraction(1, 2)
+    assert parse_factor("1.25x") == Fraction(5, 4)
+    for text in ("half", "50%", "-1", "2us"):
+        with pytest.raises(UnitError, match=r"write a number, such as 0\.5 or 1\.25x"):
+            parse_factor(text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from atlas_lp.cli.options import (
+    FACTOR,
     Range,
     build_box,
     build_fabric,
@@ -22,7 +23,7 @@ from atlas_lp.cli.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.cli.output import Stats, print_json, print_list, print_nature, print_table, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
 from atlas_lp.units import format_size, format_time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from atlas_lp.envelope import Box
     from atlas_lp.parameters import Fabric
     from atlas_lp.traces import Trace
+    from atlas_lp.what_if import WhatIf
 
 
 @click.command()
@@ -48,6 +50,12 @@ if TYPE_CHECKING:
     help="What operations waited for: recorded events and host calls, or the order of streams.",
 )
 @click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks).")
+@click.option("--compute", type=FACTOR, help="What if GPU work took this factor of its measured time, such as 0.5.")
+@click.option(
+    "--free",
+    multiple=True,
+    help="What if these collectives took no time: AllReduce, or a signature's key.  Repeatable.",
+)
 @quotient_option
 @cache_options
 @json_option
@@ -64,6 +72,8 @@ def analyze(
     bandwidth_box: Range | None,
     dependencies: str,
     gpu: int | None,
+    compute: Fraction | None,
+    free: tuple[str, ...],
     no_quotient: bool,
     cache_folder: Path | None,
     no_cache: bool,
@@ -80,9 +90,12 @@ def analyze(
     Example:
       atlas-lp analyze traces/ -o out
       atlas-lp analyze two_gpus.sqlite --gpus-per-node 1 --latency 5us --bandwidth 100Gbps -o out
+      atlas-lp analyze traces/ --compute 0.5 --free AllGather -o faster_gpus
     """
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
+    from atlas_lp.what_if import WhatIf
+
     fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     box = build_box(latency_box, bandwidth_box)
     store = build_store(cache_folder, no_cache)
@@ -91,8 +104,9 @@ def analyze(
         chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
         return load_trace(traces, **chosen)
 
+    what_if = WhatIf(Fraction(1) if compute is None else compute, free)
     reading = None if dependencies == "auto" else dependencies
-    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient, reading, gpu)
+    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient, reading, gpu, what_if)
     if as_json:
         print_json(summary)
     else:
@@ -111,6 +125,7 @@ def run(
     use_symmetry: bool = True,
     dependencies: str | None = None,
     gpu: int | None = None,
+    what_if: WhatIf | None = None,
 ) -> dict[str, Any]:
     """Read, solve and write; return the summary.
 
@@ -119,16 +134,19 @@ def run(
     from atlas_lp.analyze import analyze as solve_trace
     from atlas_lp.analyze import native_times
     from atlas_lp.results import check_output, write_analysis
+    from atlas_lp.what_if import AS_RECORDED
+
+    what_if = what_if or AS_RECORDED
 
     if output is not None:
         check_output(output, force)
     with record.stage("read"):
         trace = load(None)
     with record.stage("solve"), progress() as report:
-        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry, dependencies, gpu)
+        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry, dependencies, gpu, what_if)
     if trace.iterations > 1:
         with record.stage("iterations"):
-            each = [native_times(load(k), fabric, box, store, dependencies) for k in range(trace.iterations)]
+            each = [native_times(load(k), fabric, box, store, dependencies, what_if) for k in range(trace.iterations)]
         analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):
@@ -165,13 +183,13 @@ def print_summary(summary: dict[str, Any]) -> None:
     """Print an analysis for people: answer, signatures, certificate, assumptions and gaps."""
     from atlas_lp.analyze import headline
 
-    if summary["trace"]["synthetic"]:
-        click.echo("SYNTHETIC TRACE: no cluster was measured.")
+    print_nature(summary)
     click.echo(headline(summary))
     measured = summary["measured_ns"]
+    what = "with the change" if summary["what_if"] else "predicted"
     click.echo(
         f"measured: {format_time(measured)} "
-        f"({100 * (summary['makespan_ns'] / measured - 1):+.2f} % predicted at the native point)"
+        f"({100 * (summary['makespan_ns'] / measured - 1):+.2f} % {what} at the native point)"
     )
     print_dependencies(summary)
     if "iterations" in summary:

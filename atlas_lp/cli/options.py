@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from atlas_lp.errors import InputError, UnitError
-from atlas_lp.units import parse_bandwidth, parse_size_bytes, parse_time_ns
+from atlas_lp.units import parse_bandwidth, parse_factor, parse_size_bytes, parse_time_ns
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
@@ -73,6 +73,7 @@ def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], Ra
 TIME = Quantity("time", parse_time_ns)
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 SIZE = Quantity("size", parse_size_bytes)
+FACTOR = Quantity("factor", parse_factor)
 LATENCY_RANGE = Quantity("range", _range(parse_time_ns, "0:100us:11"))
 BANDWIDTH_RANGE = Quantity("range", _range(parse_bandwidth, "50Gbps:800Gbps:16"))
 

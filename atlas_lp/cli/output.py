@@ -20,6 +20,14 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False))
 
 
+def print_nature(summary: dict[str, Any]) -> None:
+    """Say first what kind of answer this is: of a synthetic trace, or of a job other than the recorded one."""
+    if summary["trace"]["synthetic"]:
+        click.echo("SYNTHETIC TRACE: no cluster was measured.")
+    for sentence in summary["what_if"]:
+        click.echo(f"WHAT IF {sentence}.")
+
+
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; columns whose cells all start with a digit or sign are aligned right."""
     from rich import box

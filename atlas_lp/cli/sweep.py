@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
-from atlas_lp.cli.output import print_json, print_table
+from atlas_lp.cli.output import print_json, print_nature, print_table
 from atlas_lp.errors import InputError
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
@@ -60,6 +60,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_jso
         "schema": "atlas-lp/sweep",
         # History: 1 (0.1.0) first.
         "version": 1,
+        "what_if": found.summary["what_if"],
         "native": {**found.summary["native"], "time_ns": number(base)},
         "kind": "pieces" if (latency or bandwidth).points is None else "points",  # type: ignore[union-attr]
         "rows": rows,
@@ -122,8 +123,7 @@ def _rows(
 
 
 def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
-    if summary["trace"]["synthetic"]:
-        click.echo("SYNTHETIC TRACE: no cluster was measured.")
+    print_nature(summary)
     native = result["native"]
     click.echo(
         f"native point: L = {format_time(native['latency_ns'])}, {native['bandwidth_gbps']:.4g} Gbps, "

@@ -29,6 +29,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
     )
     return environment.get_template("report.html").render(
         synthetic=summary["trace"]["synthetic"],
+        what_if=summary["what_if"],
         subtitle=view.subtitle(summary),
         headline=headline(dict(summary)),
         cards=view.cards(summary),

@@ -1,13 +1,12 @@
 """The main job: from a trace to T(L, G) of its program, with everything assumed named.
 
-Data flows once: trace, unique signatures, cached envelopes, program, summary.  A summary holds only plain values
-and depends only on content, so equal inputs give equal bytes.
+A summary holds only plain values and depends only on content, so equal inputs give equal bytes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -17,21 +16,18 @@ import atlas_lp
 from atlas_lp.attribution import Attribution
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
-from atlas_lp.collective import solve_cached
-from atlas_lp.compose import DEPENDENCIES, GAP, Program, compose, records_events, seen_by
+from atlas_lp.compose import DEPENDENCIES, compose, records_events
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, PathVector, point
+from atlas_lp.job import Job, Progress, solve_job
+from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
-from atlas_lp.traces import Gap, SignedInstance, Trace, sign
+from atlas_lp.traces import Gap, SignedInstance, Trace
 from atlas_lp.units import format_bandwidth, format_time, gbps, number
 from atlas_lp.what_if import AS_RECORDED, WhatIf
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much of it is done, and how much there is."""
 
 TOLERANCE_PERCENT = 5
 
@@ -61,42 +57,21 @@ def analyze(
 ) -> Analysis:
     """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
 
-    Without *use_symmetry* every signature is expanded fully.  *dependencies* is as for
-    :func:`~atlas_lp.compose.compose`; with *gpu* the program is what that GPU alone saw; *what_if* changes the job.
+    The other parameters are those of :func:`~atlas_lp.job.solve_job`.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
     box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
-    signed, gaps = sign(trace, fabric.gpus_per_nic)
-    if gpu is not None:
-        trace, signed = seen_by(trace, signed, gpu)
-    unique = {s.signature.key(): s.signature for s in signed}
-    envelopes: dict[str, Envelope] = {}
-    for done, (key, signature) in enumerate(sorted(unique.items())):
-        if progress is not None:
-            progress("signatures", done, len(unique))
-        envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
-    planes = _planes(signed, envelopes, what_if.freed(unique))
-    program = compose(trace, signed, planes, dependencies, what_if)
+    job = solve_job(trace, fabric, box, store, progress, use_symmetry, dependencies, gpu, what_if)
     envelope = solve(
-        program.graph,
+        job.program.graph,
         fabric,
         box,
         progress=None if progress is None else (lambda planes: progress("program planes", planes, 0)),
     )
-    result = _Summary(trace, fabric, signed, envelopes, program, envelope, planes, gpu, what_if)
-    summary = result.build([*trace.gaps, *gaps, *program.gaps])
+    summary = _Summary(job, envelope).build()
     summary["cache"] = {"hits": store.hits, "misses": store.misses}
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
-
-
-def _planes(
-    signed: Sequence[SignedInstance], envelopes: dict[str, Envelope], free: Collection[str]
-) -> list[Sequence[PathVector]]:
-    """Path vectors of every instance; one of nothing where its signature is *free*."""
-    own: dict[str, Sequence[PathVector]] = {key: envelope.vectors for key, envelope in envelopes.items()}
-    own.update((key, [tuple(_NOTHING)]) for key in free)
-    return [own[s.signature.key()] for s in signed]
 
 
 def native_times(
@@ -108,12 +83,9 @@ def native_times(
     what_if: WhatIf = AS_RECORDED,
 ) -> dict[str, Any]:
     """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
-    signed, _ = sign(trace, fabric.gpus_per_nic)
-    unique = {s.signature.key(): s.signature for s in signed}
-    envelopes = {key: solve_cached(signature, fabric, box, store) for key, signature in sorted(unique.items())}
-    program = compose(trace, signed, _planes(signed, envelopes, what_if.freed(unique)), dependencies, what_if)
-    longest = Evaluator(program.graph, fabric.theta()).at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
-    return {"makespan_ns": number(longest.time_ns), "measured_ns": program.measured_ns}
+    job = solve_job(trace, fabric, box, store, dependencies=dependencies, what_if=what_if)
+    longest = job.at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
+    return {"makespan_ns": number(longest.time_ns), "measured_ns": job.program.measured_ns}
 
 
 def spread(times: Sequence[float]) -> float:
@@ -124,28 +96,15 @@ def spread(times: Sequence[float]) -> float:
 class _Summary:
     """Collects the plain values of a summary."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        fabric: Fabric,
-        signed: Sequence[SignedInstance],
-        envelopes: dict[str, Envelope],
-        program: Program,
-        envelope: Envelope,
-        planes: Sequence[Sequence[PathVector]],
-        gpu: int | None,
-        what_if: WhatIf,
-    ) -> None:
-        self.planes, self.gpu, self.what_if = planes, gpu, what_if
-        self.free = what_if.freed({s.signature.key(): s.signature for s in signed})
-        self.trace, self.fabric, self.signed = trace, fabric, signed
-        self.envelopes, self.program, self.envelope = envelopes, program, envelope
-        self.latency, self.gap = fabric.latency_ns, fabric.gap_ns_per_byte
-        evaluator = Evaluator(program.graph, fabric.theta())
-        self.longest = evaluator.at(point(self.latency, self.gap))
-        self.path = program.path(self.longest)
+    def __init__(self, job: Job, envelope: Envelope) -> None:
+        self.job, self.envelope = job, envelope
+        self.trace, self.fabric, self.signed = job.trace, job.fabric, job.signed
+        self.envelopes, self.program, self.what_if = job.envelopes, job.program, job.what_if
+        self.latency, self.gap = job.fabric.latency_ns, job.fabric.gap_ns_per_byte
+        self.longest = job.at(point(self.latency, self.gap))
+        self.path = self.program.path(self.longest)
 
-    def build(self, gaps: list[Gap]) -> dict[str, Any]:
+    def build(self) -> dict[str, Any]:
         trace, envelope = self.trace, self.envelope
         certificates = [e.certificate for e in (*self.envelopes.values(), envelope)]
         return {
@@ -163,7 +122,7 @@ class _Summary:
                 "nccl": trace.nccl_version.value,
                 "placement": trace.placement,
                 "synthetic": trace.synthetic,
-                "perspective": "all ranks" if self.gpu is None else f"GPU {self.gpu}",
+                "perspective": "all ranks" if self.job.gpu is None else f"GPU {self.job.gpu}",
             },
             "fabric": {
                 "name": self.fabric.name,
@@ -185,7 +144,7 @@ class _Summary:
             "signatures": self._signatures(),
             "certificate": _merged(certificates).as_json(),
             "assumptions": self._assumptions(),
-            "gaps": [gap.as_json() for gap in sorted([*gaps, *self._own_gaps()])],
+            "gaps": [gap.as_json() for gap in sorted([*self.job.gaps, *self._own_gaps()])],
         }
 
     def _replay_ns(self) -> int:
@@ -207,8 +166,8 @@ class _Summary:
         times = {self.program.dependencies: number(self.longest.time_ns)}
         for other in DEPENDENCIES:
             if other not in times and (other == "streams" or records_events(self.trace)):
-                program = compose(self.trace, self.signed, self.planes, other, self.what_if)
-                native = Evaluator(program.graph, self.fabric.theta()).at(point(self.latency, self.gap))
+                graph = self.job.composed(other).graph
+                native = Evaluator(graph, self.fabric.theta()).at(point(self.latency, self.gap))
                 times[other] = number(native.time_ns)
         return {"used": self.program.dependencies, "makespan_ns": times}
 
@@ -218,7 +177,7 @@ class _Summary:
         inside = _NOTHING
         between = 0
         for owner, vector in self.path:
-            if owner == GAP:
+            if owner < 0:
                 between += vector[0]
             else:
                 inside = [a + b for a, b in zip(inside, vector, strict=True)]
@@ -237,7 +196,7 @@ class _Summary:
         on_path: Counter[str] = Counter()
         totals: dict[str, list[int]] = {}
         for owner, vector in self.path:
-            if owner != GAP:
+            if owner >= 0:
                 key = self.signed[owner].signature.key()
                 on_path[key] += 1
                 totals[key] = [a + b for a, b in zip(totals.get(key, _NOTHING), vector, strict=True)]
@@ -248,7 +207,7 @@ class _Summary:
         for place, s in enumerate(self.signed):
             instances.setdefault(s.signature.key(), []).append(place)
         for key, s in first.items():
-            time = Fraction(0) if key in self.free else self.envelopes[key].time_ns(self.latency, self.gap)
+            time = Fraction(0) if key in self.job.free else self.envelopes[key].time_ns(self.latency, self.gap)
             total = totals.get(key, _NOTHING)
             path_ns = sum((n * theta[c] for c, n in zip(COMPONENTS, total, strict=True)), Fraction(0))
             rows.append(
@@ -298,7 +257,7 @@ class _Summary:
             load_costs(self.fabric.reduce_copy).assumption,
             _CREDITS[self.fabric.credits],
             _COMPOSITION[self.program.dependencies],
-            *([] if self.gpu is None else [f"perspective: GPU {self.gpu} alone; it never waits for a late rank"]),
+            *(_PERSPECTIVE.format(gpu) for gpu in [self.job.gpu] if gpu is not None),
             *(f"what if: {sentence}" for sentence in self.what_if.sentences(self.program.dependencies)),
             f"placement: {self.trace.placement}",
             *sources,
@@ -322,6 +281,8 @@ _COMPOSITION = {
         "streams merged where they do not overlap)"
     ),
 }
+
+_PERSPECTIVE = "perspective: GPU {} alone; it never waits for a late rank"
 
 _CREDITS = {
     "local": "FIFO credits return without network latency",

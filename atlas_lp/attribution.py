@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atlas_lp.compose import GAP, Program
+from atlas_lp.compose import Program
 from atlas_lp.envelope import Piece
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, Point, point
 from atlas_lp.parameters import Fabric
@@ -49,7 +49,7 @@ class Attribution:
         by_communicator: Counter[str] = Counter()
         by_stream: Counter[int] = Counter()
         for owner, vector in self.program.path(self.evaluator.at(where)):
-            if owner != GAP:
+            if owner >= 0:
                 instances[self.keys[owner]] += 1
                 by_signature[self.keys[owner]] += vector[component]
                 by_communicator[self.identities[owner]] += vector[component]

@@ -20,16 +20,15 @@ from atlas_lp.longest_path import Longest, PathVector
 from atlas_lp.traces import Gap, SignedInstance, Trace
 from atlas_lp.what_if import AS_RECORDED, WhatIf
 
-GAP = -1
-"""Owner of a cost row that is measured time between instances and not a plane of one."""
-
 DEPENDENCIES = ("events", "streams")
 """Readings of a trace: by recorded events and host calls, or by the order of streams."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """The composition graph; ``owner`` gives per cost row the instance it is a plane of, or :data:`GAP`.
+    """The composition graph.
+
+    ``owner`` gives per cost row the instance it is a plane of, or ``-1 - gpu`` for measured time of a GPU between them.
 
     ``measured_ns`` is the span from the first to the last recorded GPU activity, ``durations_ns`` the measured
     duration of every instance from the arrival of its last rank on, ``skews_ns`` how long its first rank waited for the
@@ -120,4 +119,4 @@ def _with_instances(
     )
     cost = np.arange(len(source), dtype=np.int32)
     graph = EventGraph.from_edges(links.vertices, source, target, cost, np.concatenate([waits, vectors]), times.name)
-    return graph, np.concatenate([np.full(len(waits), GAP), instance])
+    return graph, np.concatenate([-1 - links.gpus, instance])

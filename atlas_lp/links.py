@@ -31,7 +31,7 @@ START = -1
 
 @dataclass(frozen=True)
 class Links:
-    """Edges of a program other than its instances: sources, targets and cost in ns.
+    """Edges of a program other than its instances: sources, targets, cost in ns, and the GPU whose time that is.
 
     Vertex 0 is the start, instance i is ready at ``1 + 2 i`` and done at ``2 + 2 i``; *vertices* counts all.
     """
@@ -39,6 +39,7 @@ class Links:
     sources: Ints
     targets: Ints
     costs: Ints
+    gpus: Ints
     vertices: int
     gaps: tuple[Gap, ...]
 
@@ -143,7 +144,8 @@ def stream_links(times: OperationTimes, what_if: WhatIf = AS_RECORDED) -> Links:
     before, after, costs = times.gap_edges()
     sources = np.where(before == START, 0, 2 + 2 * times.instance[before])
     targets = np.where(after < 0, times.end, 1 + 2 * times.instance[after])
-    return Links(sources, targets, what_if.scaled(costs), times.end + 1, tuple(times.gaps))
+    gpus = np.where(after < 0, -1 - after, times.gpu[after])
+    return Links(sources, targets, what_if.scaled(costs), gpus, times.end + 1, tuple(times.gaps))
 
 
 def event_links(times: OperationTimes, work: Work, what_if: WhatIf = AS_RECORDED) -> Links:
@@ -192,17 +194,18 @@ class _EventLinks:
         carriers[self.instances[0]] = True
         own = np.where(carriers, 0, self.what_if.scaled(self.end - self.start))
         everything = np.arange(len(self.work))
-        sources, targets, costs = (
+        sources, targets, costs, gpus = (
             np.concatenate(pair)
             for pair in (
                 (before, host),
                 (after, everything),
                 ((delay + own)[after], host_cost + own),
+                (self.work.gpu[after], self.work.gpu),
             )
         )
         known = np.append(np.full(len(before), True), host_cost >= 0)
-        source, target, cost = self._vertices(sources[known], targets[known], costs[known], carriers)
-        return Links(source, target, cost, self.times.end + len(self.work), tuple(self.gaps))
+        columns = (column[known] for column in (sources, targets, costs, gpus))
+        return Links(*self._vertices(carriers, *columns), self.times.end + len(self.work), tuple(self.gaps))
 
     def _waits(self) -> tuple[Ints, Ints, Ints]:
         """Pairs (before, after) of streams and events, and when all that each piece waited for was over."""
@@ -261,7 +264,9 @@ class _EventLinks:
         fixed = np.where(self.alone, self.start - self.times.origin, -1)
         return synced, np.where(self.called, cost, fixed)
 
-    def _vertices(self, sources: Ints, targets: Ints, costs: Ints, carriers: np.ndarray) -> tuple[Ints, Ints, Ints]:
+    def _vertices(
+        self, carriers: np.ndarray, sources: Ints, targets: Ints, costs: Ints, gpus: Ints
+    ) -> tuple[Ints, Ints, Ints, Ints]:
         """Replace work by vertices: its own, or those of the instances that an NCCL kernel carried."""
         for side in (0, 1):
             ends = (sources, targets)[side]
@@ -274,7 +279,6 @@ class _EventLinks:
             at = np.minimum(low[row] + within, len(instance) - 1)
             is_instance = (ends >= 0) & carriers[ends]
             vertex = np.where(is_instance[row], (2 - side) + 2 * instance[at], plain[row])
-            sources, targets, costs = (
-                (vertex, targets[row], costs[row]) if side == 0 else (sources[row], vertex, costs[row])
-            )
-        return sources, targets, costs
+            sources, targets = (vertex, targets[row]) if side == 0 else (sources[row], vertex)
+            costs, gpus = costs[row], gpus[row]
+        return sources, targets, costs, gpus

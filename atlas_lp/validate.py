@@ -17,15 +17,14 @@ from fractions import Fraction
 
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import LongestPathLP
-from atlas_lp.collective import solve_cached
-from atlas_lp.compose import compose
 from atlas_lp.envelope import Box
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal import EventGraph, event_graph
+from atlas_lp.job import solve_job
 from atlas_lp.longest_path import Evaluator, point
 from atlas_lp.monolithic import monolithic
 from atlas_lp.parameters import Fabric
-from atlas_lp.traces import SignedInstance, Trace, sign
+from atlas_lp.traces import SignedInstance, Trace
 
 Points = Sequence[tuple[Fraction, Fraction]]
 """Points (L in ns, G in ns per byte)."""
@@ -82,15 +81,12 @@ def validate(trace: Trace, fabric: Fabric, store: Store, points: Points | None =
     chosen = tuple(points or default_points(fabric))
     box = _box_around(chosen)
     fabric = fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
-    signed, _ = sign(trace, fabric.gpus_per_nic)
     begin = time.perf_counter()
-    unique = {s.signature.key(): s.signature for s in signed}
-    envelopes = {key: solve_cached(signature, fabric, box, store) for key, signature in sorted(unique.items())}
-    program = compose(trace, signed, [envelopes[s.signature.key()].vectors for s in signed], "streams")
-    graph = program.graph
+    job = solve_job(trace, fabric, box, store, dependencies="streams")
+    graph = job.program.graph
     composite = _method("composite", graph, fabric, chosen, begin)
-    methods = [composite, _monolithic(trace, signed, fabric, chosen), _lp(graph, fabric, chosen)]
-    return Validation(chosen, tuple(methods), program.measured_ns)
+    methods = [composite, _monolithic(trace, job.signed, fabric, chosen), _lp(graph, fabric, chosen)]
+    return Validation(chosen, tuple(methods), job.program.measured_ns)
 
 
 def _box_around(points: Points) -> Box:

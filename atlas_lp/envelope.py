@@ -6,7 +6,7 @@ convex and piecewise affine, their breakpoints are ratios of integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -31,6 +31,16 @@ class Box:
             raise InputError("the latency range of a box must rise from 0 or more")
         if not 0 <= self.gap_from_ns_per_byte < self.gap_to_ns_per_byte:
             raise InputError("the bandwidth range of a box must hold two different bandwidths")
+
+    def around(self, points: Sequence[tuple[Fraction, Fraction]]) -> Box:
+        """The box, widened where one of *points* (L, G) lies outside."""
+        latencies, gaps = zip(*points, strict=True)
+        return Box(
+            min(self.latency_from_ns, *latencies),
+            max(self.latency_to_ns, *latencies),
+            min(self.gap_from_ns_per_byte, *gaps),
+            max(self.gap_to_ns_per_byte, *gaps),
+        )
 
     def corners(self) -> list[Point]:
         """Corners counter-clockwise from the lowest (L, G)."""

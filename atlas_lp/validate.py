@@ -79,7 +79,7 @@ def validate(trace: Trace, fabric: Fabric, store: Store, points: Points | None =
     Raises what reading, signing and solving raise; a monolithic graph that is too large is noted, not raised.
     """
     chosen = tuple(points or default_points(fabric))
-    box = _box_around(chosen)
+    box = Box().around(chosen)
     fabric = fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
     begin = time.perf_counter()
     job = solve_job(trace, fabric, box, store, dependencies="streams")
@@ -87,18 +87,6 @@ def validate(trace: Trace, fabric: Fabric, store: Store, points: Points | None =
     composite = _method("composite", graph, fabric, chosen, begin)
     methods = [composite, _monolithic(trace, job.signed, fabric, chosen), _lp(graph, fabric, chosen)]
     return Validation(chosen, tuple(methods), job.program.measured_ns)
-
-
-def _box_around(points: Points) -> Box:
-    """The default box, widened where a point lies outside."""
-    box = Box()
-    latencies, gaps = zip(*points, strict=True)
-    return Box(
-        min(box.latency_from_ns, *latencies),
-        max(box.latency_to_ns, *latencies),
-        min(box.gap_from_ns_per_byte, *gaps),
-        max(box.gap_to_ns_per_byte, *gaps),
-    )
 
 
 def _method(name: str, graph: EventGraph, fabric: Fabric, points: Points, begin: float) -> Method:

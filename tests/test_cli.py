@@ -9,7 +9,7 @@ from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
 
 from atlas_lp.cli import main
 
-VERBS = ["inspect", "analyze", "sweep", "validate", "goal", "cache", "demo"]
+VERBS = ["inspect", "analyze", "sweep", "path", "validate", "goal", "cache", "demo"]
 
 
 @pytest.fixture
@@ -347,3 +347,25 @@ def test_what_if_refuses_what_it_cannot_read(run, job):
         2,
         "Error: no collective 'Broadcast' in this trace: it has AllReduce; `atlas-lp inspect` lists keys\n",
     )
+
+
+def test_path_prints_the_steps_and_writes_the_picture(run, job, tmp_path):
+    makespan = json.loads(run("analyze", job, "--json").output)["makespan_ns"]
+    result = run("path", job, "-o", "path.svg", "--top", "1")
+    lines = result.output.splitlines()
+    assert lines[0] == "SYNTHETIC TRACE: no cluster was measured."
+    assert lines[1].startswith("Critical path at L = 3.7 us, 200 Gbps: T = ")
+    assert lines[2].startswith("The 1 longest of ")
+    assert lines[-2].startswith("the other ")
+    assert lines[-1] == "picture: path.svg"
+    assert (tmp_path / "path.svg").read_text().startswith("<?xml")
+    found = json.loads(run("path", job, "--json").output)
+    assert found["makespan_ns"] == makespan == sum(step["duration_ns"] for step in found["steps"])
+    assert run("path", job, "-o", "path.svg").stderr.startswith("Error: path.svg: exists already; overwrite with -f")
+    assert run("path", job, "-o", "path.txt").exit_code == 2
+
+
+def test_path_answers_outside_the_usual_range(run, job):
+    found = json.loads(run("path", job, "--latency", "1s", "--bandwidth", "1Mbps", "--json").output)
+    assert (found["latency_ns"], found["gap_ns_per_byte"]) == (10**9, 8000)
+    assert found["makespan_ns"] > 10**9

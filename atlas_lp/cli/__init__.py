@@ -16,6 +16,7 @@ from atlas_lp.cli.cache import cache
 from atlas_lp.cli.demo import demo
 from atlas_lp.cli.goal import goal
 from atlas_lp.cli.inspect import inspect
+from atlas_lp.cli.path import path
 from atlas_lp.cli.sweep import sweep
 from atlas_lp.cli.validate import validate
 from atlas_lp.errors import AtlasError
@@ -53,8 +54,9 @@ def main() -> None:
       atlas-lp inspect traces/                   what is in the trace, what is missing
       atlas-lp analyze traces/ -o out            solve; then open out/report.html
       atlas-lp sweep out --latency 0:100us:11    T at eleven latencies
+      atlas-lp path traces/ --latency 100us      what determines T there
     """
 
 
-for _command in (inspect, analyze, sweep, validate, goal, cache, demo):
+for _command in (inspect, analyze, sweep, path, validate, goal, cache, demo):
     main.add_command(_command)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from atlas_lp.cli.options import (
-    FACTOR,
     Range,
     build_box,
     build_fabric,
@@ -18,6 +17,7 @@ from atlas_lp.cli.options import (
     cache_options,
     fabric_options,
     force_option,
+    job_options,
     json_option,
     quotient_option,
     stats_option,
@@ -42,20 +42,7 @@ if TYPE_CHECKING:
 @force_option
 @trace_options
 @fabric_options
-@click.option(
-    "--dependencies",
-    type=click.Choice(["auto", "events", "streams"]),
-    default="auto",
-    show_default=True,
-    help="What operations waited for: recorded events and host calls, or the order of streams.",
-)
-@click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks).")
-@click.option("--compute", type=FACTOR, help="What if GPU work took this factor of its measured time, such as 0.5.")
-@click.option(
-    "--free",
-    multiple=True,
-    help="What if these collectives took no time: AllReduce, or a signature's key.  Repeatable.",
-)
+@job_options
 @quotient_option
 @cache_options
 @json_option

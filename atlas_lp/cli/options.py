@@ -119,6 +119,23 @@ fabric_options = _stack(
     click.option("--bandwidth-box", type=BANDWIDTH_RANGE, help="Range of bandwidth to solve exactly [10Gbps:10Tbps]."),
 )
 
+job_options = _stack(
+    click.option(
+        "--dependencies",
+        type=click.Choice(["auto", "events", "streams"]),
+        default="auto",
+        show_default=True,
+        help="What operations waited for: recorded events and host calls, or the order of streams.",
+    ),
+    click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks)."),
+    click.option("--compute", type=FACTOR, help="What if GPU work took this factor of its measured time, such as 0.5."),
+    click.option(
+        "--free",
+        multiple=True,
+        help="What if these collectives took no time: AllReduce, or a signature's key.  Repeatable.",
+    ),
+)
+
 quotient_option = click.option(
     "--no-quotient", is_flag=True, help="Expand every rank, also where one per class of ranks would be exact."
 )

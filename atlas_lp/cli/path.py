@@ -1,0 +1,146 @@
+"""``path``: the critical path of a trace at one point (L, G), as a table and as a picture."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Unpack
+
+import click
+
+from atlas_lp.cli.options import (
+    build_fabric,
+    build_store,
+    cache_options,
+    check_free,
+    force_option,
+    job_options,
+    json_option,
+    native_options,
+    traces_argument,
+)
+from atlas_lp.cli.output import print_json, print_nature, print_table, progress
+from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.units import format_bandwidth, format_size, format_time, number
+
+
+@click.command()
+@traces_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Picture to write: .svg, .png or .pdf.")
+@force_option
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many steps to print, longest kept."
+)
+@trace_options
+@native_options
+@job_options
+@cache_options
+@json_option
+def path(
+    traces: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    top: int,
+    fabric_name: str,
+    costs_file: Path | None,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    dependencies: str,
+    gpu: int | None,
+    compute: Fraction | None,
+    free: tuple[str, ...],
+    cache_folder: Path | None,
+    no_cache: bool,
+    as_json: bool,
+    **options: Unpack[TraceOptions],
+) -> None:
+    """Print the critical path of a trace at one latency and bandwidth: which collectives and which GPUs' work make T.
+
+    The longest steps in order of time; --json has all of them. With -o, a picture: a lane per GPU whose work is on the
+    path and per communicator. Collectives that an analysis solved are taken from the cache.
+
+    \b
+    Example:
+      atlas-lp path traces/ --latency 100us
+      atlas-lp path traces/ --bandwidth 50Gbps -o path.svg
+    """
+    from atlas_lp.critical_path import critical_path, steps_json
+    from atlas_lp.envelope import Box
+    from atlas_lp.job import solve_job
+    from atlas_lp.results import write_file
+    from atlas_lp.timeline import check_kind, draw_timeline
+    from atlas_lp.what_if import WhatIf
+
+    if output is not None:
+        check_kind(output)
+        check_free(output, force)
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
+    where = fabric.latency_ns, fabric.gap_ns_per_byte
+    what_if = WhatIf(Fraction(1) if compute is None else compute, free)
+    reading = None if dependencies == "auto" else dependencies
+    with progress() as report:
+        job = solve_job(
+            load_trace(traces, **options),
+            fabric,
+            Box().around([where]),
+            build_store(cache_folder, no_cache),
+            report,
+            dependencies=reading,
+            gpu=gpu,
+            what_if=what_if,
+        )
+    steps = critical_path(job, *where)
+    rows = steps_json(job, steps)
+    makespan = number(steps[-1].end_ns) if steps else 0
+    result = {
+        "schema": "atlas-lp/path",
+        # History: 1 (0.1.0) first.
+        "version": 1,
+        "trace": {"synthetic": job.trace.synthetic},
+        "what_if": what_if.sentences(job.program.dependencies),
+        "dependencies": job.program.dependencies,
+        "latency_ns": number(where[0]),
+        "gap_ns_per_byte": number(where[1]),
+        "makespan_ns": makespan,
+        "steps": rows,
+    }
+    if output is not None:
+        write_file(output, draw_timeline(rows, _title(result, where), output.suffix[1:]))
+    if as_json:
+        print_json(result)
+        return
+    print_nature(result)
+    click.echo(f"{_title(result, where)}, dependencies from {result['dependencies']}")
+    _print_steps(rows, top, makespan)
+    if output is not None:
+        click.echo(f"picture: {output}")
+
+
+def _title(result: dict[str, Any], where: tuple[Fraction, Fraction]) -> str:
+    return (
+        f"Critical path at L = {format_time(where[0])}, {format_bandwidth(where[1])}: "
+        f"T = {format_time(result['makespan_ns'], 6)}"
+    )
+
+
+def _print_steps(rows: list[dict[str, Any]], top: int, makespan: float) -> None:
+    longest = sorted(range(len(rows)), key=lambda i: (-rows[i]["duration_ns"], i))[:top]
+    cells = []
+    for i in sorted(longest):
+        row = rows[i]
+        if "gpu" in row:
+            what, where, carried = "GPU work and idle time", f"GPU {row['gpu']}", ("-", "-")
+        else:
+            what = f"{row['type']} {format_size(row['size_bytes'])}"
+            where = f"{row['ranks']} ranks, communicator {row['communicator']}"
+            carried = (f"{row['messages']:,}", f"{row['bytes']:,}")
+        share = f"{100 * row['duration_ns'] / makespan:.1f} %"
+        cells.append((format_time(row["begin_ns"]), format_time(row["duration_ns"]), share, what, where, *carried))
+    print_table(
+        f"The {len(cells)} longest of {len(rows)} steps, in order of time",
+        ("begins at", "takes", "share", "what", "where", "messages", "bytes"),
+        cells,
+    )
+    rest = sum(row["duration_ns"] for row in rows) - sum(rows[i]["duration_ns"] for i in longest)
+    if len(rows) > len(longest):
+        click.echo(f"the other {len(rows) - len(longest)} steps take {format_time(rest)}; see all with --top or --json")

@@ -19,13 +19,13 @@ from atlas_lp.certificate import Certificate
 from atlas_lp.compose import DEPENDENCIES, compose, records_events
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.job import Job, Progress, solve_job
+from atlas_lp.job import Job, solve_job
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
-from atlas_lp.traces import Gap, SignedInstance, Trace
+from atlas_lp.traces import Gap, Progress, SignedInstance, Trace
 from atlas_lp.units import format_bandwidth, format_time, gbps, number
 from atlas_lp.what_if import AS_RECORDED, WhatIf
 

@@ -5,7 +5,7 @@ Data flows once: trace, unique signatures, cached envelopes, program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlas_lp.cache.store import Store
@@ -15,11 +15,8 @@ from atlas_lp.envelope import Box, Envelope
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import Evaluator, Longest, PathVector, Point
 from atlas_lp.parameters import Fabric
-from atlas_lp.traces import Gap, SignedInstance, Trace, sign
+from atlas_lp.traces import Gap, Progress, SignedInstance, Trace, sign
 from atlas_lp.what_if import AS_RECORDED, WhatIf
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True)

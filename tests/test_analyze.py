@@ -163,3 +163,14 @@ def test_native_point_outside_the_box_is_refused_before_any_work(demo, tmp_path)
     with pytest.raises(InputError, match="--latency-box"):
         run([demo], store=store, fabric=FABRIC.at(latency_ns=Fraction(10**7)))
     assert (store.hits, store.misses) == (0, 0)
+
+
+def test_reading_tells_how_far_it_is(demo):
+    told = []
+    read_trace([demo], progress=lambda *now: told.append(now))
+    files = list(demo.glob("*.sqlite"))
+    total = sum(file.stat().st_size for file in files) >> 20
+    assert total > 0
+    assert len(told) == len(files) + 1
+    assert (told[0], told[-1]) == (("reading (MB)", 0, total), ("reading (MB)", total, total))
+    assert told == sorted(told)

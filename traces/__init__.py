@@ -7,7 +7,7 @@ signature, and :mod:`~atlas_lp.traces.synthetic` writes exports for examples and
 """
 
 from atlas_lp.traces.companions import Companions
-from atlas_lp.traces.read import read_trace
+from atlas_lp.traces.read import Progress, read_trace
 from atlas_lp.traces.selection import Selection
 from atlas_lp.traces.signing import SignedInstance, sign
 from atlas_lp.traces.trace import Gap, Instance, Sourced, Topology, Trace
@@ -16,6 +16,7 @@ __all__ = [
     "Companions",
     "Gap",
     "Instance",
+    "Progress",
     "Selection",
     "SignedInstance",
     "Sourced",

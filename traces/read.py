@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from atlas_lp.errors import TraceError
@@ -15,6 +16,9 @@ from atlas_lp.traces.records import Part
 from atlas_lp.traces.selection import Selection, select_window
 from atlas_lp.traces.trace import Trace
 
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and how much there is (0: not known)."""
+
 
 def read_trace(
     names: Sequence[str | Path],
@@ -22,11 +26,12 @@ def read_trace(
     selection: Selection | None = None,
     allow_missing: bool = False,
     companions: Companions | None = None,
+    progress: Progress | None = None,
 ) -> Trace:
     """Read the files of one job (files, folders or globs) into a :class:`Trace`.
 
     *selection* says which part; *allow_missing* reads on when ranks of a communicator are missing, which is named as a
-    gap; *companions* fill what the trace lacks.
+    gap; *companions* fill what the trace lacks; *progress* is told the megabytes of the files that are done.
 
     Raises :class:`~atlas_lp.errors.TraceError` (unreadable, cut, missing ranks), :class:`~atlas_lp.errors.PayloadError`
     (no bytes), :class:`~atlas_lp.errors.NoNcclError` and :class:`~atlas_lp.errors.MismatchError` (ranks disagree, two
@@ -36,7 +41,7 @@ def read_trace(
     parts: list[Part] = []
     kineto_parts: list[Part] = []
     with exports_of(names) as paths:
-        for path in paths:
+        for path in _told(paths, progress):
             if path.name.endswith(kineto.SUFFIXES):
                 kineto_parts.append(kineto.read_part(path, chosen))
                 continue
@@ -48,3 +53,16 @@ def read_trace(
     parts += kineto.place(kineto_parts)
     trace = merge(select_window(parts, chosen), allow_missing)
     return trace if companions is None else companions.add_to(trace)
+
+
+def _told(paths: Sequence[Path], progress: Progress | None) -> Iterator[Path]:
+    """Yield *paths*, telling *progress* before each and after the last."""
+    if progress is None:
+        yield from paths
+        return
+    sizes = [path.stat().st_size for path in paths]
+    megabytes = [done >> 20 for done in accumulate(sizes, initial=0)]
+    for path, done in zip(paths, megabytes, strict=False):
+        progress("reading (MB)", done, megabytes[-1])
+        yield path
+    progress("reading (MB)", megabytes[-1], megabytes[-1])

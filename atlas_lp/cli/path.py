@@ -78,9 +78,10 @@ def path(
     where = fabric.latency_ns, fabric.gap_ns_per_byte
     what_if = WhatIf(Fraction(1) if compute is None else compute, free)
     reading = None if dependencies == "auto" else dependencies
+    trace = load_trace(traces, **options)
     with progress() as report:
         job = solve_job(
-            load_trace(traces, **options),
+            trace,
             fabric,
             Box().around([where]),
             build_store(cache_folder, no_cache),

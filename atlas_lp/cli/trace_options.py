@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from atlas_lp.cli.options import TIME
+from atlas_lp.cli.output import progress
 
 if TYPE_CHECKING:
     from atlas_lp.traces import Trace
@@ -88,5 +89,8 @@ def load_trace(
         to_ns=None if to_time is None else int(to_time),
     )
     companions = Companions(nccl_logs, profiler_dumps, assumptions)
-    trace = read_trace(names, selection=selection, allow_missing=allow_missing, companions=companions)
+    with progress() as report:
+        trace = read_trace(
+            names, selection=selection, allow_missing=allow_missing, companions=companions, progress=report
+        )
     return trace if gpus_per_node is None else trace.placed(gpus_per_node)

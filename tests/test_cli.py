@@ -1,6 +1,7 @@
 """The command line: the words people see, exit codes, JSON contracts, nothing written on a refusal."""
 
 import json
+import re
 from fractions import Fraction
 
 import pytest
@@ -369,3 +370,22 @@ def test_path_answers_outside_the_usual_range(run, job):
     found = json.loads(run("path", job, "--latency", "1s", "--bandwidth", "1Mbps", "--json").output)
     assert (found["latency_ns"], found["gap_ns_per_byte"]) == (10**9, 8000)
     assert found["makespan_ns"] > 10**9
+
+
+@pytest.mark.parametrize(
+    ("option", "good", "bad", "words"),
+    [
+        ("--latency", "0:4us", "0:1ms", r"at 1 ms, more than 1 %: latency may rise to \d"),
+        ("--bandwidth", "190Gbps:1Tbps", "10Gbps:1Tbps", r"at 10 Gbps, more than 1 %: bandwidth may fall to \d"),
+    ],
+)
+def test_a_threshold_that_is_exceeded_is_exit_code_one(run, job, option, good, bad, words):
+    assert run("analyze", job, "-o", "out").exit_code == 0
+    assert run("sweep", "out", option, good, "--at-most", "1").exit_code == 0
+    result = run("sweep", "out", option, bad, "--at-most", "1")
+    assert result.exit_code == 1
+    assert re.search(words, result.stderr)
+    assert result.output.startswith("SYNTHETIC TRACE")
+    reach = result.stderr.split(" to ")[-1].strip().replace(" ", "")
+    value = f"0:{reach}" if option == "--latency" else f"{reach}:1Tbps"
+    assert run("sweep", "out", option, value, "--at-most", "1.1").exit_code == 0

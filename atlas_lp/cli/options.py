@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from atlas_lp.parameters import Fabric
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Decorator = Callable[[Function], Function]
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]

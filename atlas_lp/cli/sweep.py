@@ -10,7 +10,7 @@ import click
 
 from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
 from atlas_lp.cli.output import print_json, print_nature, print_table
-from atlas_lp.errors import InputError
+from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 @click.argument("analysis", type=click.Path(path_type=Path))
 @click.option("--latency", type=LATENCY_RANGE, help="LO:HI[:N], such as 0:100us:11.")
 @click.option("--bandwidth", type=BANDWIDTH_RANGE, help="LO:HI[:N], such as 50Gbps:800Gbps:16.")
+@click.option(
+    "--at-most",
+    type=click.FloatRange(0),
+    metavar="PERCENT",
+    help="Exit code 1 when T in the range is more than this above the native time.",
+)
 @json_option
-def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_json: bool) -> None:
+def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_most: float | None, as_json: bool) -> None:
     """Print T(L) or T(G) of an analysis folder, the other parameter at its native value.
 
     With N, T at N equally spaced points (of L, or of bandwidth); without, the exact pieces in the range: where they
@@ -34,6 +40,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_jso
     Example:
       atlas-lp sweep out --latency 0:100us:11
       atlas-lp sweep out --bandwidth 50Gbps:800Gbps
+      atlas-lp sweep out --latency 0:20us --at-most 5
     """
     from atlas_lp.results import read_analysis
 
@@ -69,6 +76,26 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, as_jso
         print_json(result)
     else:
         _print(result, found.summary)
+    if at_most is not None:
+        parameter = latency or bandwidth
+        assert parameter is not None
+        _check(pieces, max(parameter.low, parameter.high), base, at_most, latency is not None)
+
+
+def _check(pieces: list[Piece], worst: Fraction, base: Fraction, percent: float, is_latency: bool) -> None:
+    """Raise :class:`~atlas_lp.errors.ThresholdError` when T at *worst* is too long, and say how far one may go."""
+    from atlas_lp.envelope import furthest
+
+    limit = base * (1 + Fraction(percent) / 100)
+    time = max(piece.at(worst) for piece in pieces)
+    if time > limit:
+        reach = furthest(pieces, limit)
+        assert reach is not None
+        here, far = (format_time(x) if is_latency else format_bandwidth(x) for x in (worst, reach))
+        raise ThresholdError(
+            f"T is {100 * float(time / base - 1):.3g} % above native at {here}, more than {percent:g} %: "
+            f"{'latency may rise' if is_latency else 'bandwidth may fall'} to {far}"
+        )
 
 
 def _gaps(bandwidth: Range) -> list[Fraction]:

@@ -18,8 +18,8 @@ from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.point_to_point import node_order
 from atlas_lp.signatures.program import Messages, Program
-from atlas_lp.signatures.protocols import STEPS, Protocol
-from atlas_lp.signatures.signature import Part, Signature, placed
+from atlas_lp.signatures.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, model_signature
 from atlas_lp.signatures.splits import ceil_div, split_rule
 from atlas_lp.signatures.topology import Tree, members_of_nodes
 from atlas_lp.signatures.tree import trees_signature
@@ -93,23 +93,8 @@ def collnet_direct_signature(
     members = members_of_nodes(node_of_rank)
     if len({len(local) for local in members}) > 1 or not 2 <= len(members[0]) <= _MOST_LOCAL:
         raise UnsupportedError("CollNetDirect needs nodes of 2 to 8 GPUs, equally many on each")
-    nodes, nics = placed(node_order(node_of_rank), node_of_rank, nic_of_rank)
-    return Signature(
-        collective="AllReduce",
-        algorithm="collnet_direct",
-        protocol=Protocol.SIMPLE,
-        size_bytes=size_bytes,
-        element_bytes=element_bytes,
-        ranks=len(node_of_rank),
-        split="model",
-        threads=0,
-        chunk_bytes=_CHUNK,
-        slices=1,
-        fifo_slices=STEPS,
-        parts=(Part(0, size_bytes // element_bytes, 0),),
-        rings=(),
-        nodes=nodes,
-        nics=nics,
+    return model_signature(
+        "collnet_direct", size_bytes, element_bytes, _CHUNK, node_order(node_of_rank), node_of_rank, nic_of_rank
     )
 
 

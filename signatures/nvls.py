@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.costs import CostTable
 from atlas_lp.signatures.program import Messages, Program
-from atlas_lp.signatures.protocols import STEPS, Protocol
-from atlas_lp.signatures.signature import Part, Signature, placed
+from atlas_lp.signatures.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, model_signature
 from atlas_lp.signatures.splits import ceil_div, split_rule
 from atlas_lp.signatures.topology import Tree, double_binary_tree, members_of_nodes
 from atlas_lp.signatures.tree import DOWN, UP, chunk_lengths, tree_operations, tree_program, trees_signature
@@ -47,24 +47,7 @@ def nvls_signature(
     _check(size_bytes, element_bytes, ranks, nccl)
     if len(set(node_of_rank)) > 1:
         raise UnsupportedError("NVLS reduces inside one node; between nodes NCCL uses NVLSTree")
-    nodes, nics = placed(range(ranks), node_of_rank, nic_of_rank)
-    return Signature(
-        collective="AllReduce",
-        algorithm="nvls",
-        protocol=Protocol.SIMPLE,
-        size_bytes=size_bytes,
-        element_bytes=element_bytes,
-        ranks=ranks,
-        split="model",
-        threads=0,
-        chunk_bytes=_CHUNK,
-        slices=1,
-        fifo_slices=STEPS,
-        parts=(Part(0, size_bytes // element_bytes, 0),),
-        rings=(),
-        nodes=nodes,
-        nics=nics,
-    )
+    return model_signature("nvls", size_bytes, element_bytes, _CHUNK, range(ranks), node_of_rank, nic_of_rank)
 
 
 def _check(size_bytes: int, element_bytes: int, ranks: int, nccl: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.protocols import Chunking, Protocol, ring_chunking
+from atlas_lp.signatures.protocols import STEPS, Chunking, Protocol, ring_chunking
 from atlas_lp.signatures.splits import Task, interleaved_parts, split, split_rule
 from atlas_lp.signatures.topology import Tree, assumed_rings, by_first_appearance
 
@@ -274,6 +274,36 @@ def placed(
         numbers = seen.setdefault(node, {})
         nics.append(numbers.setdefault(rank if nic_of_rank is None else nic_of_rank[rank], len(numbers)))
     return tuple(nodes), tuple(nics)
+
+
+def model_signature(
+    algorithm: str,
+    size_bytes: int,
+    element_bytes: int,
+    chunk_bytes: int,
+    order: Sequence[int],
+    node_of_rank: Sequence[int],
+    nic_of_rank: Sequence[int] | None,
+) -> Signature:
+    """Return the AllReduce of a model that treats all channels as one and knows neither rings nor trees."""
+    nodes, nics = placed(order, node_of_rank, nic_of_rank)
+    return Signature(
+        collective="AllReduce",
+        algorithm=algorithm,
+        protocol=Protocol.SIMPLE,
+        size_bytes=size_bytes,
+        element_bytes=element_bytes,
+        ranks=len(node_of_rank),
+        split="model",
+        threads=0,
+        chunk_bytes=chunk_bytes,
+        slices=1,
+        fifo_slices=STEPS,
+        parts=(Part(0, size_bytes // element_bytes, 0),),
+        rings=(),
+        nodes=nodes,
+        nics=nics,
+    )
 
 
 def _channel_nics(

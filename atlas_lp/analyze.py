@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
-from typing import Any
+from typing import Any, Unpack
 
 import atlas_lp
 from atlas_lp.attribution import Attribution
@@ -19,7 +19,7 @@ from atlas_lp.certificate import Certificate
 from atlas_lp.compose import DEPENDENCIES, compose, records_events
 from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.job import Job, solve_job
+from atlas_lp.job import Asked, Job, solve_job
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures.costs import load_costs
@@ -27,7 +27,6 @@ from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import solve
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace
 from atlas_lp.units import format_bandwidth, format_time, gbps, number
-from atlas_lp.what_if import AS_RECORDED, WhatIf
 
 TOLERANCE_PERCENT = 5
 
@@ -50,19 +49,16 @@ def analyze(
     box: Box,
     store: Store,
     progress: Progress | None = None,
-    use_symmetry: bool = True,
-    dependencies: str | None = None,
-    gpu: int | None = None,
-    what_if: WhatIf = AS_RECORDED,
+    **asked: Unpack[Asked],
 ) -> Analysis:
     """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
 
-    The other parameters are those of :func:`~atlas_lp.job.solve_job`.
+    *asked* is as for :func:`~atlas_lp.job.solve_job`.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
     box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
-    job = solve_job(trace, fabric, box, store, progress, use_symmetry, dependencies, gpu, what_if)
+    job = solve_job(trace, fabric, box, store, progress, **asked)
     envelope = solve(
         job.program.graph,
         fabric,
@@ -74,16 +70,9 @@ def analyze(
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
 
 
-def native_times(
-    trace: Trace,
-    fabric: Fabric,
-    box: Box,
-    store: Store,
-    dependencies: str | None = None,
-    what_if: WhatIf = AS_RECORDED,
-) -> dict[str, Any]:
+def native_times(trace: Trace, fabric: Fabric, box: Box, store: Store, **asked: Unpack[Asked]) -> dict[str, Any]:
     """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
-    job = solve_job(trace, fabric, box, store, dependencies=dependencies, what_if=what_if)
+    job = solve_job(trace, fabric, box, store, **asked)
     longest = job.at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
     return {"makespan_ns": number(longest.time_ns), "measured_ns": job.program.measured_ns}
 

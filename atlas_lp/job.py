@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from atlas_lp.cache.store import Store
 from atlas_lp.collective import solve_cached
@@ -17,6 +18,15 @@ from atlas_lp.longest_path import Evaluator, Longest, PathVector, Point
 from atlas_lp.parameters import Fabric
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace, sign
 from atlas_lp.what_if import AS_RECORDED, WhatIf
+
+
+class Asked(TypedDict, total=False):
+    """What may be asked of a trace, as keywords of :func:`solve_job`."""
+
+    use_symmetry: bool
+    dependencies: str | None
+    gpu: int | None
+    what_if: WhatIf
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ def solve_job(
     box: Box,
     store: Store,
     progress: Progress | None = None,
+    *,
     use_symmetry: bool = True,
     dependencies: str | None = None,
     gpu: int | None = None,

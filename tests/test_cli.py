@@ -237,22 +237,24 @@ def test_nothing_but_errors_of_the_project_reach_the_user(run, tmp_path):
     assert "exists and is not a folder" in result.stderr
 
 
-def steps_of_unequal_length(folder, measured):
-    """A reduction per step of 10 ms, inside an NVTX range "step" of its own; the compute before it differs."""
+def steps_of_unequal_length(folder, measured, late=0):
+    """A reduction per step of 10 ms, inside an NVTX range "step" of its own; the compute before it differs.
+
+    Rank 1 computes *late* ns longer.
+    """
     exports, ranks = processes(2, 1)
-    for process in ranks:
+    for rank, process in enumerate(ranks):
         at = 1_000_000
         for length in measured:
+            arrives = at + length - 2_000_000 + rank * late
             process.user_range("step", at, at + length)
-            process.kernel(
-                "compute", stream=7, start_ns=at + 10_000, end_ns=at + length - 2_000_000, call_ns=at + 2_000
-            )
+            process.kernel("compute", stream=7, start_ns=at + 10_000, end_ns=arrives, call_ns=at + 2_000)
             process.collective(
                 "AllReduce",
                 size_bytes=1 << 20,
                 communicator=COMMUNICATOR,
                 stream=17,
-                start_ns=at + length - 2_000_000,
+                start_ns=arrives,
                 end_ns=at + length - 1_000_000,
                 channels=2,
                 threads=SIMPLE,
@@ -277,12 +279,24 @@ def test_iterations_are_reported_with_their_spread(run, tmp_path):
     assert json.loads(alone.output)["makespan_ns"] == rows[1]["makespan_ns"]
 
 
+def test_iterations_of_one_rank_are_what_that_rank_saw(run, tmp_path):
+    (tmp_path / "steps").mkdir()
+    steps_of_unequal_length(tmp_path / "steps", [20_000_000, 10_000_000], late=900_000)
+    step = ("analyze", "steps", "--range", "step", "--json")
+    every = json.loads(run(*step).output)["iterations"]
+    seen = json.loads(run(*step, "--rank", "0").output)["iterations"]
+    for k, row in enumerate(seen):
+        assert row["makespan_ns"] < every[k]["makespan_ns"]
+        alone = json.loads(run(*step, "--rank", "0", "--iteration", str(k)).output)
+        assert row["makespan_ns"] == alone["makespan_ns"]
+
+
 SOLVE = ["goal", "expand", "--type", "allreduce", "--size", "1MiB", "--ranks", "8", "--gpus-per-node", "4", "--solve"]
 
 
 def test_quotient_and_full_expansion_print_the_same_envelope(run):
     small, full = (json.loads(run(*SOLVE, "--json", *extra).output) for extra in ([], ["--no-quotient"]))
-    assert small["graph"]["method"], full["graph"]["method"] == ("quotient", "full")
+    assert (small["graph"]["method"], full["graph"]["method"]) == ("quotient", "full")
     assert full["graph"]["vertices"] > small["graph"]["vertices"]
     assert (small["joint"], small["envelopes"]) == (full["joint"], full["envelopes"])
 

@@ -11,6 +11,7 @@ import click
 
 from atlas_lp.cli.options import (
     Range,
+    build_asked,
     build_box,
     build_fabric,
     build_store,
@@ -31,9 +32,9 @@ from atlas_lp.units import format_size, format_time
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
     from atlas_lp.envelope import Box
+    from atlas_lp.job import Asked
     from atlas_lp.parameters import Fabric
     from atlas_lp.traces import Trace
-    from atlas_lp.what_if import WhatIf
 
 
 @click.command()
@@ -59,7 +60,7 @@ def analyze(
     bandwidth_box: Range | None,
     dependencies: str,
     gpu: int | None,
-    compute: Fraction | None,
+    compute: Fraction,
     free: tuple[str, ...],
     no_quotient: bool,
     cache_folder: Path | None,
@@ -81,8 +82,6 @@ def analyze(
     """
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
-    from atlas_lp.what_if import WhatIf
-
     fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     box = build_box(latency_box, bandwidth_box)
     store = build_store(cache_folder, no_cache)
@@ -91,9 +90,8 @@ def analyze(
         chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
         return load_trace(traces, **chosen)
 
-    what_if = WhatIf(Fraction(1) if compute is None else compute, free)
-    reading = None if dependencies == "auto" else dependencies
-    summary = run(load, output, force, fabric, box, store, Stats(stats), not no_quotient, reading, gpu, what_if)
+    asked: Asked = {**build_asked(dependencies, gpu, compute, free), "use_symmetry": not no_quotient}
+    summary = run(load, output, force, fabric, box, store, Stats(stats), **asked)
     if as_json:
         print_json(summary)
     else:
@@ -109,10 +107,7 @@ def run(
     box: Box,
     store: Store,
     record: Stats,
-    use_symmetry: bool = True,
-    dependencies: str | None = None,
-    gpu: int | None = None,
-    what_if: WhatIf | None = None,
+    **asked: Unpack[Asked],
 ) -> dict[str, Any]:
     """Read, solve and write; return the summary.
 
@@ -121,19 +116,16 @@ def run(
     from atlas_lp.analyze import analyze as solve_trace
     from atlas_lp.analyze import native_times
     from atlas_lp.results import check_output, write_analysis
-    from atlas_lp.what_if import AS_RECORDED
-
-    what_if = what_if or AS_RECORDED
 
     if output is not None:
         check_output(output, force)
     with record.stage("read"):
         trace = load(None)
     with record.stage("solve"), progress() as report:
-        analysis = solve_trace(trace, fabric, box, store, report, use_symmetry, dependencies, gpu, what_if)
+        analysis = solve_trace(trace, fabric, box, store, report, **asked)
     if trace.iterations > 1:
         with record.stage("iterations"):
-            each = [native_times(load(k), fabric, box, store, dependencies, what_if) for k in range(trace.iterations)]
+            each = [native_times(load(k), fabric, box, store, **asked) for k in range(trace.iterations)]
         analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):

@@ -16,6 +16,7 @@ from atlas_lp.units import parse_bandwidth, parse_factor, parse_size_bytes, pars
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
     from atlas_lp.envelope import Box
+    from atlas_lp.job import Asked
     from atlas_lp.parameters import Fabric
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -127,7 +128,12 @@ job_options = _stack(
         help="What operations waited for: recorded events and host calls, or the order of streams.",
     ),
     click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks)."),
-    click.option("--compute", type=FACTOR, help="What if GPU work took this factor of its measured time, such as 0.5."),
+    click.option(
+        "--compute",
+        type=FACTOR,
+        default="1",
+        help="What if GPU work took this factor of its measured time, such as 0.5.",
+    ),
     click.option(
         "--free",
         multiple=True,
@@ -154,6 +160,14 @@ def build_fabric(
 
     fabric = load_fabric(fabric_name).at(latency_ns=latency, gap_ns_per_byte=bandwidth)
     return fabric if costs_file is None else replace(fabric, reduce_copy=load_costs(costs_file))
+
+
+def build_asked(dependencies: str, gpu: int | None, compute: Fraction, free: tuple[str, ...]) -> Asked:
+    """Return what the options of :data:`job_options` ask of a trace."""
+    from atlas_lp.what_if import WhatIf
+
+    reading = None if dependencies == "auto" else dependencies
+    return {"dependencies": reading, "gpu": gpu, "what_if": WhatIf(compute, free)}
 
 
 def build_box(latency_box: Range | None, bandwidth_box: Range | None) -> Box:

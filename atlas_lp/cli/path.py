@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import click
 
 from atlas_lp.cli.options import (
+    build_asked,
     build_fabric,
     build_store,
     cache_options,
@@ -47,7 +48,7 @@ def path(
     bandwidth: Fraction | None,
     dependencies: str,
     gpu: int | None,
-    compute: Fraction | None,
+    compute: Fraction,
     free: tuple[str, ...],
     cache_folder: Path | None,
     no_cache: bool,
@@ -69,15 +70,12 @@ def path(
     from atlas_lp.job import solve_job
     from atlas_lp.results import write_file
     from atlas_lp.timeline import check_kind, draw_timeline
-    from atlas_lp.what_if import WhatIf
 
     if output is not None:
         check_kind(output)
         check_free(output, force)
     fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     where = fabric.latency_ns, fabric.gap_ns_per_byte
-    what_if = WhatIf(Fraction(1) if compute is None else compute, free)
-    reading = None if dependencies == "auto" else dependencies
     trace = load_trace(traces, **options)
     with progress() as report:
         job = solve_job(
@@ -86,9 +84,7 @@ def path(
             Box().around([where]),
             build_store(cache_folder, no_cache),
             report,
-            dependencies=reading,
-            gpu=gpu,
-            what_if=what_if,
+            **build_asked(dependencies, gpu, compute, free),
         )
     steps = critical_path(job, *where)
     rows = steps_json(job, steps)
@@ -98,7 +94,7 @@ def path(
         # History: 1 (0.1.0) first.
         "version": 1,
         "trace": {"synthetic": job.trace.synthetic},
-        "what_if": what_if.sentences(job.program.dependencies),
+        "what_if": job.what_if.sentences(job.program.dependencies),
         "dependencies": job.program.dependencies,
         "latency_ns": number(where[0]),
         "gap_ns_per_byte": number(where[1]),

@@ -17,7 +17,7 @@ from atlas_lp.attribution import Attribution
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
 from atlas_lp.compose import DEPENDENCIES, compose, records_events
-from atlas_lp.envelope import Box, Envelope, Piece, furthest
+from atlas_lp.envelope import Box, Envelope, Piece, RankClasses, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.job import Asked, Job, solve_job
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
@@ -138,7 +138,8 @@ class _Summary:
 
     def _replay_ns(self) -> int:
         """Length of the program when every instance takes its measured, synchronised duration."""
-        durations = [[(int(d), *(0,) * (len(COMPONENTS) - 1))] for d in self.program.durations_ns]
+        rest = (0,) * (len(COMPONENTS) - 1)
+        durations = [RankClasses.alike(((int(d), *rest),)) for d in self.program.durations_ns]
         replay = compose(self.trace, self.signed, durations, self.program.dependencies)
         return int(Evaluator(replay.graph, self.fabric.theta()).at((0, 0, 1)).time_ns)
 
@@ -203,6 +204,7 @@ class _Summary:
                 {
                     **signature_json(s),
                     "method": self.envelopes[key].method,
+                    "rank_classes": self.envelopes[key].by_class.count,
                     "count": counts[key],
                     "on_path": on_path[key],
                     "time_ns": number(time),
@@ -246,12 +248,26 @@ class _Summary:
             load_costs(self.fabric.reduce_copy).assumption,
             _CREDITS[self.fabric.credits],
             _COMPOSITION[self.program.dependencies],
+            self._held_together(),
             *(_PERSPECTIVE.format(gpu) for gpu in [self.job.gpu] if gpu is not None),
             *(f"what if: {sentence}" for sentence in self.what_if.sentences(self.program.dependencies)),
             f"placement: {self.trace.placement}",
             *sources,
             *sorted({s.signature.assumption for s in self.signed} - {""}),
         ]
+
+    def _held_together(self) -> str:
+        """Which ranks of a collective wait for each other until the last one arrives or ends."""
+        counts = Counter(collective.count for collective in self.job.collectives)
+        several = sum(counts.values()) - counts[1]
+        if not several:
+            return "collectives: each starts when its last rank arrives and ends on all ranks at once"
+        width = max(collective.width for collective in self.job.collectives)
+        alike = f"at most {100 * width:.2g} % of the collective apart" if width else "alike"
+        return (
+            f"collectives: {several} of {sum(counts.values())} by classes of ranks that start and end {alike}: each "
+            "class starts when its last rank arrives and ends at once; in the others, all ranks do"
+        )
 
 
 _ONE_NODE = (
@@ -261,13 +277,12 @@ _ONE_NODE = (
 
 _COMPOSITION = {
     "events": (
-        "composition: a collective starts when its last rank arrives and ends on all ranks at once; GPU work follows "
-        "its stream, the events its stream waited for, and the host's calls; other delays are as measured"
+        "composition: GPU work follows its stream, the events its stream waited for, and the host's calls; other "
+        "delays are as measured"
     ),
     "streams": (
-        "composition: a collective starts when its last rank arrives and ends on all ranks at once; gaps between "
-        "operations are as measured; operations of one GPU that did not overlap keep their order (stream order, "
-        "streams merged where they do not overlap)"
+        "composition: gaps between operations are as measured; operations of one GPU that did not overlap keep their "
+        "order (stream order, streams merged where they do not overlap)"
     ),
 }
 

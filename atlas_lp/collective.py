@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from atlas_lp.cache.store import Store, content_key
-from atlas_lp.envelope import Box, Envelope
+from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal import EventGraph, Schedule, event_graph
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.parameters import Fabric
+from atlas_lp.rank_classes import choose_classes, planes_between
 from atlas_lp.signatures import Signature, expand, operation_count
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.signatures.symmetry import bracket, find_symmetry, quotient
@@ -20,6 +22,20 @@ from atlas_lp.solve import Planes, solve
 
 FULL_OPERATIONS = 4_000_000
 """Schedules without exact symmetry are expanded fully up to this many operations, and bracketed beyond it."""
+
+
+@dataclass(frozen=True)
+class SignatureGraph:
+    """The graph to solve a signature by, and how it was made: ``quotient``, ``full`` or ``bracket``.
+
+    There is no graph when only a bracket is affordable.  ``rank_of_vertex`` is the GOAL rank of every vertex (-1 for
+    none), ``goal_rank`` the one that stands for every rank of the signature.
+    """
+
+    graph: EventGraph | None
+    method: str
+    rank_of_vertex: Ints
+    goal_rank: Ints
 
 
 def envelope_key(signature: Signature, fabric: Fabric, box: Box, use_symmetry: bool = True) -> str:
@@ -41,7 +57,7 @@ def solve_cached(signature: Signature, fabric: Fabric, box: Box, store: Store, u
     found = store.get(key)
     if isinstance(found, Envelope):
         return found
-    envelope = solve_signature(signature, fabric, box, use_symmetry)
+    envelope = solve_signature(signature, fabric, box, use_symmetry, by_class=True)
     store.put(key, envelope, _about(signature))
     return envelope
 
@@ -60,32 +76,65 @@ def _about(signature: Signature) -> Mapping[str, Any]:
 
 
 def solve_signature(
-    signature: Signature, fabric: Fabric, box: Box, use_symmetry: bool = True, progress: Planes | None = None
+    signature: Signature,
+    fabric: Fabric,
+    box: Box,
+    use_symmetry: bool = True,
+    progress: Planes | None = None,
+    *,
+    by_class: bool = False,
 ) -> Envelope:
     """Solve *signature*: by symmetry where that is exact, fully where that is affordable, else as a bracket.
 
     ``method`` of the result says which.  A bracket is the envelope with all chunks as large as the largest; its
     ``bracket_width`` is the largest relative distance, at native point and corners, to that with all chunks as small as
-    the smallest.
+    the smallest.  With *by_class* ranks that start or end earlier than others get planes of their own.
     """
-    graph, method = signature_graph(signature, fabric, use_symmetry)
-    if graph is not None:
-        return replace(solve(graph, fabric, box, progress=progress), method=method)
+    found = signature_graph(signature, fabric, use_symmetry)
+    if found.graph is not None:
+        envelope = replace(solve(found.graph, fabric, box, progress=progress), method=found.method)
+        return replace(envelope, classes=_by_class(found, envelope, fabric)) if by_class else envelope
     lower, upper = bracket(signature)
     most = solve(_quotient_graph(upper, fabric), fabric, box, progress=progress)
     least = solve(_quotient_graph(lower, fabric), fabric, box, progress=progress)
     return replace(most, method="bracket", bracket_width=_width(least, most, fabric))
 
 
-def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> tuple[EventGraph | None, str]:
-    """Return the graph to solve and ``quotient`` or ``full``; no graph when only a bracket is affordable."""
+def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph:
+    """Return the graph to solve *signature* by, the cheapest that is exact."""
     symmetry = find_symmetry(signature) if use_symmetry else None
     if symmetry is not None:
-        return _graph(*quotient(signature, symmetry, fabric.reduce_copy, fabric.credits), fabric), "quotient"
+        parts = quotient(signature, symmetry, fabric.reduce_copy, fabric.credits)
+        return _signature_graph(*parts, fabric, "quotient", symmetry.class_of_rank)
     if use_symmetry and _has_bracket(signature) and operation_count(signature) > FULL_OPERATIONS:
-        return None, "bracket"
+        none = np.zeros(0, dtype=np.int64)
+        return SignatureGraph(None, "bracket", none, none)
     schedule = expand(signature, fabric.reduce_copy, fabric.credits)
-    return _graph(schedule, np.array(signature.nodes), fabric), "full"
+    return _signature_graph(schedule, np.array(signature.nodes), fabric, "full", np.arange(signature.ranks))
+
+
+def _signature_graph(schedule: Schedule, nodes: Ints, fabric: Fabric, method: str, goal_rank: Ints) -> SignatureGraph:
+    graph = _graph(schedule, nodes, fabric)
+    rank_of_vertex = np.full(graph.vertices, -1, dtype=np.int32)
+    rank_of_vertex[graph.vertex] = schedule.rank
+    return SignatureGraph(graph, method, rank_of_vertex, goal_rank)
+
+
+def _by_class(found: SignatureGraph, whole: Envelope, fabric: Fabric) -> RankClasses | None:
+    """Solve between every two classes of ranks; None when all ranks are alike."""
+    graph, ranks = found.graph, found.rank_of_vertex
+    if graph is None or not len(graph.vertex):
+        return None
+    fixed, corners = fabric.theta(), whole.box.corners()
+    thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
+    class_of_goal_rank, width = choose_classes(graph, ranks, thetas, len(whole.vectors))
+    of_rank = class_of_goal_rank[found.goal_rank]
+    count = int(of_rank.max()) + 1
+    if count == 1:
+        return None
+    class_of_vertex = np.where(ranks >= 0, class_of_goal_rank[ranks], -1)
+    planes = planes_between(graph, class_of_vertex, count, fixed, corners)
+    return RankClasses(tuple(of_rank.tolist()), tuple(planes), width)
 
 
 def _has_bracket(signature: Signature) -> bool:

@@ -1,8 +1,8 @@
 """The program of a trace: instances and what lies between them as one event graph (DESIGN section 7).
 
-Each instance has two vertices: *ready*, when its last rank has arrived, and *done*; one edge between them per plane of
-its envelope.  How instances follow each other is for :mod:`~atlas_lp.links` to say.  Time inside NCCL kernels is never
-a cost, because it contains waiting.
+Each instance has two vertices per class of its ranks: *ready*, when the last rank of the class has arrived, and *done*;
+one edge for each plane between two classes (:mod:`~atlas_lp.rank_classes`).  How instances follow each other is for
+:mod:`~atlas_lp.links` to say.  Time inside NCCL kernels is never a cost, because it contains waiting.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from atlas_lp.envelope import RankClasses
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.links import Links, OperationTimes, event_links, stream_links
+from atlas_lp.links import Ends, Links, OperationTimes, event_links, stream_links
 from atlas_lp.longest_path import Longest, PathVector
 from atlas_lp.traces import Gap, SignedInstance, Trace
 from atlas_lp.what_if import AS_RECORDED, WhatIf
@@ -58,11 +59,11 @@ class Program:
 def compose(
     trace: Trace,
     signed: Sequence[SignedInstance],
-    planes: Sequence[Sequence[PathVector]],
+    collectives: Sequence[RankClasses],
     dependencies: str | None = None,
     what_if: WhatIf = AS_RECORDED,
 ) -> Program:
-    """Build the program of *trace*; *planes* gives the path vectors of every instance of *signed*.
+    """Build the program of *trace*; *collectives* gives the planes of every instance of *signed*.
 
     *dependencies* is one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.  Collectives that
     *what_if* frees are for the caller, who gives their planes.
@@ -71,14 +72,15 @@ def compose(
     :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded.
     """
     times = OperationTimes(trace, signed)
+    ends = Ends.of(times, collectives)
     used = dependencies or ("events" if records_events(trace) else "streams")
     if used == "streams":
-        links = stream_links(times, what_if)
+        links = stream_links(times, ends, what_if)
     elif trace.work is None:
         raise InputError("the trace records no CUDA calls or streams: use --dependencies streams")
     else:
-        links = event_links(times, trace.work, what_if)
-    graph, owner = _with_instances(links, planes, times)
+        links = event_links(times, ends, trace.work, what_if)
+    graph, owner = _with_instances(links, collectives, signed, ends)
     durations, skews = times.durations()
     return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps)
 
@@ -106,17 +108,42 @@ def records_events(trace: Trace) -> bool:
 
 
 def _with_instances(
-    links: Links, planes: Sequence[Sequence[PathVector]], times: OperationTimes
+    links: Links, collectives: Sequence[RankClasses], signed: Sequence[SignedInstance], ends: Ends
 ) -> tuple[EventGraph, Ints]:
-    """Add one edge per plane from ready to done of every instance."""
+    """Add one edge per plane from ready to done of two classes of every instance."""
     waits = np.zeros((len(links.costs), len(COMPONENTS)), dtype=np.int64)
     waits[:, COMPONENTS.index("calc_ns")] = links.costs
-    instance = np.repeat(np.arange(len(planes)), [len(own) for own in planes])
-    vectors = np.array([v for own in planes for v in own], dtype=np.int64).reshape(-1, len(COMPONENTS))
-    source, target = (
-        np.concatenate(ends).astype(np.int32)
-        for ends in ((links.sources, 1 + 2 * instance), (links.targets, 2 + 2 * instance))
-    )
+    tables: dict[int, tuple[Ints, Ints, Ints]] = {}
+    for collective in collectives:
+        if id(collective) not in tables:
+            tables[id(collective)] = _table(collective)
+    own = [tables[id(collective)] for collective in collectives]
+    arriving, ending, vectors = (np.concatenate(column) for column in zip(*own, strict=True))
+    instance = np.repeat(np.arange(len(own)), [len(table[0]) for table in own])
+    source = np.concatenate([links.sources, ends.first[instance] + arriving]).astype(np.int32)
+    target = np.concatenate([links.targets, ends.first[instance] + ends.classes[instance] + ending]).astype(np.int32)
     cost = np.arange(len(source), dtype=np.int32)
-    graph = EventGraph.from_edges(links.vertices, source, target, cost, np.concatenate([waits, vectors]), times.name)
+
+    def name(vertex: int) -> str:
+        return _name(vertex, signed, ends)
+
+    graph = EventGraph.from_edges(links.vertices, source, target, cost, np.concatenate([waits, vectors]), name)
     return graph, np.concatenate([-1 - links.gpus, instance])
+
+
+def _table(collective: RankClasses) -> tuple[Ints, Ints, Ints]:
+    """Arriving class, ending class and path vector of every plane, as columns."""
+    rows = [(arriving, ending, v) for arriving, ending, vectors in collective.planes for v in vectors]
+    arriving, ending = (np.array([row[column] for row in rows], dtype=np.int64) for column in (0, 1))
+    return arriving, ending, np.array([row[2] for row in rows], dtype=np.int64).reshape(-1, len(COMPONENTS))
+
+
+def _name(vertex: int, signed: Sequence[SignedInstance], ends: Ends) -> str:
+    """Words for a vertex, for error messages."""
+    if vertex == 0:
+        return "start"
+    if vertex >= ends.end:
+        return f"GPU work {vertex - ends.end}"
+    instance = ends.instance(vertex)
+    signature = signed[instance].signature
+    return f"{signature.collective} of {signature.size_bytes} B (instance {instance + 1})"

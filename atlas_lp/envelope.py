@@ -86,13 +86,37 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class RankClasses:
+    """How a collective passes time on: ``planes`` are (arriving class, ending class, path vectors).
+
+    ``of_rank`` gives the class of every label of the signature, and is empty where all ranks are in class 0.  Classes
+    without planes between them do not wait for each other.  ``width`` says how far apart, relative to the whole
+    collective, ranks of one class start or end at most at the corners of the box.
+    """
+
+    of_rank: tuple[int, ...]
+    planes: tuple[tuple[int, int, tuple[PathVector, ...]], ...]
+    width: float = 0.0
+
+    @classmethod
+    def alike(cls, vectors: tuple[PathVector, ...]) -> RankClasses:
+        """All ranks in one class: every one ends when the last one does."""
+        return cls((), ((0, 0, vectors),))
+
+    @property
+    def count(self) -> int:
+        """Number of classes."""
+        return max(self.of_rank, default=0) + 1
+
+
+@dataclass(frozen=True)
 class Envelope:
     """The path vectors that are longest somewhere in *box*, with every parameter but L and G fixed.
 
     *fixed* holds the values of the components other than messages and bytes, in their order.  *method* says how the
     graph was made: ``full``, ``quotient`` (by symmetry, as exact) or ``bracket`` (an upper bound, *bracket_width*
     relative above a lower one).  Solved with a tolerance, T lies at most *tolerance_reached* (relative) above the
-    planes.
+    planes.  *classes* are the planes between classes of ranks, None where all ranks are alike.
     """
 
     vectors: tuple[PathVector, ...]
@@ -102,6 +126,12 @@ class Envelope:
     method: str = "full"
     bracket_width: float = 0.0
     tolerance_reached: float = 0.0
+    classes: RankClasses | None = None
+
+    @property
+    def by_class(self) -> RankClasses:
+        """The planes between classes of ranks, of which there may be only one."""
+        return self.classes or RankClasses.alike(self.vectors)
 
     def constant_ns(self, vector: PathVector) -> Fraction:
         """Part of a path's time that depends neither on L nor on G."""

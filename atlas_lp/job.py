@@ -12,9 +12,9 @@ from typing import TypedDict
 from atlas_lp.cache.store import Store
 from atlas_lp.collective import solve_cached
 from atlas_lp.compose import Program, compose, seen_by
-from atlas_lp.envelope import Box, Envelope
+from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.longest_path import Evaluator, Longest, PathVector, Point
+from atlas_lp.longest_path import Evaluator, Longest, Point
 from atlas_lp.parameters import Fabric
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace, sign
 from atlas_lp.what_if import AS_RECORDED, WhatIf
@@ -33,7 +33,7 @@ class Asked(TypedDict, total=False):
 class Job:
     """A trace, its signed instances, the envelope of every signature (by key) and the program of all.
 
-    ``planes`` holds the path vectors of every instance as composed, ``free`` the keys of collectives that were given no
+    ``collectives`` holds the planes of every instance as composed, ``free`` the keys of collectives that were given no
     time; with ``gpu`` trace and instances are what that GPU alone saw.
     """
 
@@ -41,7 +41,7 @@ class Job:
     fabric: Fabric
     signed: Sequence[SignedInstance]
     envelopes: dict[str, Envelope]
-    planes: Sequence[Sequence[PathVector]]
+    collectives: Sequence[RankClasses]
     program: Program
     free: frozenset[str]
     gpu: int | None
@@ -50,7 +50,7 @@ class Job:
 
     def composed(self, dependencies: str) -> Program:
         """The same job by another reading of its trace."""
-        return compose(self.trace, self.signed, self.planes, dependencies, self.what_if)
+        return compose(self.trace, self.signed, self.collectives, dependencies, self.what_if)
 
     def at(self, where: Point) -> Longest:
         """The longest path of the program at *where*."""
@@ -87,9 +87,10 @@ def solve_job(
         if progress is not None:
             progress("signatures", done, len(unique))
         envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
-    own: dict[str, Sequence[PathVector]] = {key: envelope.vectors for key, envelope in envelopes.items()}
-    own.update((key, [(0,) * len(COMPONENTS)]) for key in free)
-    planes = [own[s.signature.key()] for s in signed]
-    program = compose(trace, signed, planes, dependencies, what_if)
+    # What one GPU sees of a collective is its whole length, whatever class it is in.
+    own = {k: e.by_class if gpu is None else RankClasses.alike(e.vectors) for k, e in envelopes.items()}
+    own.update((key, RankClasses.alike(((0,) * len(COMPONENTS),))) for key in free)
+    collectives = [own[s.signature.key()] for s in signed]
+    program = compose(trace, signed, collectives, dependencies, what_if)
     found = (*trace.gaps, *gaps, *program.gaps)
-    return Job(trace, fabric, signed, envelopes, planes, program, free, gpu, what_if, found)
+    return Job(trace, fabric, signed, envelopes, collectives, program, free, gpu, what_if, found)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from atlas_lp.envelope import RankClasses
 from atlas_lp.errors import InputError
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.traces import Gap, SignedInstance, Trace
@@ -33,7 +34,7 @@ START = -1
 class Links:
     """Edges of a program other than its instances: sources, targets, cost in ns, and the GPU whose time that is.
 
-    Vertex 0 is the start, instance i is ready at ``1 + 2 i`` and done at ``2 + 2 i``; *vertices* counts all.
+    Vertex 0 is the start, those of the instances follow (:class:`Ends`); *vertices* counts all.
     """
 
     sources: Ints
@@ -42,6 +43,45 @@ class Links:
     gpus: Ints
     vertices: int
     gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where instances begin and end: a vertex *ready* and a vertex *done* for every class of ranks of each.
+
+    ``ready`` and ``done`` have an entry per operation, in the order of :class:`OperationTimes`; ``first`` is the vertex
+    where class 0 of each instance is ready, ``classes`` how many it has.  Class c of an instance of k classes is ready
+    at ``first + c`` and done at ``first + k + c``.
+    """
+
+    ready: Ints
+    done: Ints
+    first: Ints
+    classes: Ints
+
+    @classmethod
+    def of(cls, times: OperationTimes, collectives: Sequence[RankClasses]) -> Ends:
+        """Number the vertices of the instances of *times*, instance by instance, from 1 on."""
+        classes = np.array([c.count for c in collectives], dtype=np.int64)
+        first = 1 + np.cumsum(2 * classes) - 2 * classes
+        own = np.zeros(len(times.instance), dtype=np.int64)
+        rows = np.cumsum([0, *(len(rows) for rows in times.rows)])
+        for begin, s, collective in zip(rows, times.signed, collectives, strict=False):
+            if collective.of_rank:
+                positions = np.array(s.positions)
+                present = positions >= 0
+                own[begin + positions[present]] = np.array(collective.of_rank)[present]
+        ready = first[times.instance] + own
+        return cls(ready, ready + classes[times.instance], first, classes)
+
+    @property
+    def end(self) -> int:
+        """The first vertex behind those of all instances."""
+        return 1 + 2 * int(self.classes.sum())
+
+    def instance(self, vertex: int) -> int:
+        """The instance that *vertex* belongs to."""
+        return int(np.searchsorted(self.first, vertex, side="right")) - 1
 
 
 class OperationTimes:
@@ -68,16 +108,6 @@ class OperationTimes:
         seen = np.unique(self.gpu)
         self.origin = int(self.first[seen].min())
         self.measured_ns = int(self.last[seen].max()) - self.origin
-        self.end = 1 + 2 * len(instances)
-
-    def name(self, vertex: int) -> str:
-        """Words for a vertex, for error messages."""
-        if vertex == 0:
-            return "start"
-        if vertex >= self.end:
-            return f"GPU work {vertex - self.end}"
-        signature = self.signed[(vertex - 1) // 2].signature
-        return f"{signature.collective} of {signature.size_bytes} B (instance {(vertex - 1) // 2 + 1})"
 
     def durations(self) -> tuple[Ints, Ints]:
         """Per instance: from the last arrival to the last end (at least 0), and from the first arrival to the last."""
@@ -136,40 +166,40 @@ class OperationTimes:
         return result
 
 
-def stream_links(times: OperationTimes, what_if: WhatIf = AS_RECORDED) -> Links:
+def stream_links(times: OperationTimes, ends: Ends, what_if: WhatIf = AS_RECORDED) -> Links:
     """Links by the order of streams, merged where operations do not overlap.  Cost O(operations x streams).
 
     All that lies between operations counts as compute for *what_if*.
     """
     before, after, costs = times.gap_edges()
-    sources = np.where(before == START, 0, 2 + 2 * times.instance[before])
-    targets = np.where(after < 0, times.end, 1 + 2 * times.instance[after])
+    sources = np.where(before == START, 0, ends.done[before])
+    targets = np.where(after < 0, ends.end, ends.ready[after])
     gpus = np.where(after < 0, -1 - after, times.gpu[after])
-    return Links(sources, targets, what_if.scaled(costs), gpus, times.end + 1, tuple(times.gaps))
+    return Links(sources, targets, what_if.scaled(costs), gpus, ends.end + 1, tuple(times.gaps))
 
 
-def event_links(times: OperationTimes, work: Work, what_if: WhatIf = AS_RECORDED) -> Links:
+def event_links(times: OperationTimes, ends: Ends, work: Work, what_if: WhatIf = AS_RECORDED) -> Links:
     """Links by recorded dependencies of every piece of GPU work.  Cost O(n log n) of the work.
 
     For *what_if* the time of GPU work counts as compute; launches, calls of the host and delays stay as they are.
 
     Raises :class:`~atlas_lp.errors.InputError` when an operation's kernel is not among the work.
     """
-    return _EventLinks(times, work, what_if).build()
+    return _EventLinks(times, ends, work, what_if).build()
 
 
 class _EventLinks:
-    def __init__(self, times: OperationTimes, work: Work, what_if: WhatIf) -> None:
-        self.times, self.work, self.what_if = times, work, what_if
+    def __init__(self, times: OperationTimes, ends: Ends, work: Work, what_if: WhatIf) -> None:
+        self.times, self.ends, self.work, self.what_if = times, ends, work, what_if
         offset = times.offset[work.gpu]
         self.start, self.end = work.start_ns + offset, work.end_ns + offset
         self.called = work.call_ns >= 0
         self.possible = self._possible_start(work.call_ns + offset)
         self.gaps = list(times.gaps)
-        self.instances = self._instances()
+        self.carried = self._carried()
 
-    def _instances(self) -> tuple[Ints, Ints]:
-        """(work, instance) of every operation, sorted by work: a kernel may carry several operations."""
+    def _carried(self) -> tuple[Ints, Ints]:
+        """(work, operation) of every operation, sorted by work: a kernel may carry several operations."""
         times, work = self.times, self.work
         keys = np.stack([work.gpu, work.stream, self.start])
         wanted = np.stack([times.gpu, times.stream, times.start])
@@ -184,14 +214,14 @@ class _EventLinks:
                 f"{lost} operations have no kernel among the recorded GPU work; use --dependencies streams"
             )
         order = np.lexsort((times.instance, found))
-        return found[order], times.instance[order]
+        return found[order], order
 
     def build(self) -> Links:
         before, after, available = self._waits()
         delay = np.maximum(self.start - available, 0)
         host, host_cost = self._host(delay)
         carriers = np.zeros(len(self.work), dtype=bool)
-        carriers[self.instances[0]] = True
+        carriers[self.carried[0]] = True
         own = np.where(carriers, 0, self.what_if.scaled(self.end - self.start))
         everything = np.arange(len(self.work))
         sources, targets, costs, gpus = (
@@ -205,7 +235,7 @@ class _EventLinks:
         )
         known = np.append(np.full(len(before), True), host_cost >= 0)
         columns = (column[known] for column in (sources, targets, costs, gpus))
-        return Links(*self._vertices(carriers, *columns), self.times.end + len(self.work), tuple(self.gaps))
+        return Links(*self._vertices(carriers, *columns), self.ends.end + len(self.work), tuple(self.gaps))
 
     def _waits(self) -> tuple[Ints, Ints, Ints]:
         """Pairs (before, after) of streams and events, and when all that each piece waited for was over."""
@@ -268,17 +298,17 @@ class _EventLinks:
         self, carriers: np.ndarray, sources: Ints, targets: Ints, costs: Ints, gpus: Ints
     ) -> tuple[Ints, Ints, Ints, Ints]:
         """Replace work by vertices: its own, or those of the instances that an NCCL kernel carried."""
-        for side in (0, 1):
+        carried, operation = self.carried
+        for side, own in enumerate((self.ends.done, self.ends.ready)):
             ends = (sources, targets)[side]
-            carried, instance = self.instances
             low = np.searchsorted(carried, ends, side="left")
-            count = np.where((ends >= 0) & carriers[ends], np.searchsorted(carried, ends, side="right") - low, 1)
+            is_operation = (ends >= 0) & carriers[ends]
+            count = np.where(is_operation, np.searchsorted(carried, ends, side="right") - low, 1)
             row = np.repeat(np.arange(len(ends)), count)
             within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-            plain = np.where(ends >= 0, self.times.end + ends, 0)
-            at = np.minimum(low[row] + within, len(instance) - 1)
-            is_instance = (ends >= 0) & carriers[ends]
-            vertex = np.where(is_instance[row], (2 - side) + 2 * instance[at], plain[row])
+            plain = np.where(ends >= 0, self.ends.end + ends, 0)
+            at = np.minimum(low[row] + within, len(operation) - 1)
+            vertex = np.where(is_operation[row], own[operation[at]], plain[row])
             sources, targets = (vertex, targets[row]) if side == 0 else (sources[row], vertex)
             costs, gpus = costs[row], gpus[row]
         return sources, targets, costs, gpus

@@ -35,6 +35,7 @@ _LIMB_BITS = 58
 _DIGIT_BITS = 29
 
 Small = NDArray[np.int32]
+Floats = NDArray[np.float64]
 
 
 def point(latency_ns: Fraction, gap_ns_per_byte: Fraction) -> Point:
@@ -94,6 +95,27 @@ def _longest_two(in_start: Ints, source: Small, cost: Small, high: Ints, low: In
 
 
 @njit(cache=True)
+def heads_and_tails(in_start: Ints, source: Small, cost: Small, weight: Floats) -> tuple[Floats, Floats]:
+    """Longest path from the start to every vertex, and from every vertex, its own in-edge of the start included.
+
+    A vertex that does not follow the start itself has no tail (0).  In floats: for comparing, not for answers.
+    """
+    vertices = len(in_start) - 1
+    head, rest, tail = np.zeros(vertices), np.zeros(vertices), np.zeros(vertices)
+    for vertex in range(1, vertices):
+        for edge in range(in_start[vertex], in_start[vertex + 1]):
+            head[vertex] = max(head[vertex], head[source[edge]] + weight[cost[edge]])
+    for vertex in range(vertices - 1, 0, -1):
+        for edge in range(in_start[vertex], in_start[vertex + 1]):
+            length = rest[vertex] + weight[cost[edge]]
+            if source[edge] == 0:
+                tail[vertex] = max(tail[vertex], length)
+            else:
+                rest[source[edge]] = max(rest[source[edge]], length)
+    return head, tail
+
+
+@njit(cache=True)
 def _multiply(columns: Ints, digits: Ints, high: Ints, low: Ints) -> None:
     """Limbs of ``sum over j of columns[k, j] * multiplier[j]``; multipliers as digits of 29 bits."""
     mask = (np.int64(1) << 29) - 1
@@ -130,6 +152,19 @@ def _count_path(in_start: Ints, source: Small, cost: Small, tight: Small, end: i
     return counts
 
 
+@njit(cache=True)
+def _group_ends(low: Ints, high: Ints, group: Ints, groups: int) -> Ints:
+    """Last of the latest vertices of each group, -1 for a group without any."""
+    ends = np.full(groups, -1, np.int64)
+    for vertex in range(len(low)):
+        if group[vertex] >= 0:
+            best = ends[group[vertex]]
+            later = best < 0 or high[vertex] > high[best] or (high[vertex] == high[best] and low[vertex] >= low[best])
+            if later:
+                ends[group[vertex]] = vertex
+    return ends
+
+
 @dataclass(frozen=True)
 class Longest:
     """One evaluation: the time in ns, the vector of the critical path, its end, and the tree of tight edges.
@@ -163,6 +198,7 @@ class Evaluator:
         """Common denominator D of the fixed parameters: scaled times are D times the time in ns."""
         self._multipliers = [int(value * self.scale) for value in values]
         first, second = self.axes
+        self._largest = int(graph.costs.max(initial=0))
         self._columns = self._constants(), graph.costs[:, first], graph.costs[:, second]
         self._bounds = [self._bound(column) for column in range(3)]
         self.evaluations = 0
@@ -199,32 +235,52 @@ class Evaluator:
 
     def at(self, where: Point) -> Longest:
         """Longest path at *where*: exact time and the vector of the first critical path."""
+        low, high, tight = self._times(where)
+        if high is None:
+            end = len(low) - 1 - int(low[::-1].argmax())
+            value = int(low[end])
+        else:
+            best = np.flatnonzero(high == high.max())
+            end = int(best[low[best] == low[best].max()][-1])
+            value = (int(high[end]) << _LIMB_BITS) + int(low[end])
+        return Longest(Fraction(value, where[2] * self.scale), self.vector(tight, end), end, tight)
+
+    def ends_at(self, where: Point, group_of_vertex: Ints, groups: int) -> tuple[Small, Ints]:
+        """Tight edges at *where*, and the vertex that each group of vertices (-1: none) ends with; -1 for no vertex."""
+        low, high, tight = self._times(where)
+        return tight, _group_ends(low, np.zeros_like(low) if high is None else high, group_of_vertex, groups)
+
+    def vector(self, tight: Small, end: int) -> PathVector:
+        """Vector of the path of *tight* edges to the vertex *end*."""
+        graph = self.graph
+        counts = _count_path(graph.in_start, graph.source, graph.cost, tight, end, len(graph.costs))
+        if self._largest * graph.vertices < 1 << _WORD_BITS:
+            return tuple((counts @ graph.costs).tolist())
+        return tuple(counts.astype(object) @ graph.costs.astype(object))
+
+    def _times(self, where: Point) -> tuple[Ints, Ints | None, Small]:
+        """Scaled time of every vertex, as low and high limb (None where one is enough), and the tight edges."""
         self.evaluations += 1
         x, y, w = where
         multipliers = (w, self.scale * x, self.scale * y)
         bound = sum(m * b for m, b in zip(multipliers, self._bounds, strict=True))
         if bound < 1 << _WORD_BITS:
-            end, value, tight = self._single(multipliers)
-        else:
-            end, value, tight = self._double(multipliers, bound)
-        graph = self.graph
-        counts = _count_path(graph.in_start, graph.source, graph.cost, tight, end, len(graph.costs))
-        used = np.flatnonzero(counts)
-        vector = counts[used].astype(object) @ graph.costs[used].astype(object)
-        path: PathVector = tuple(vector) if len(used) else (0,) * len(COMPONENTS)
-        return Longest(Fraction(value, w * self.scale), path, end, tight)
+            low, tight = self._single(multipliers)
+            return low, None, tight
+        return self._double(multipliers, bound)
 
-    def _single(self, multipliers: tuple[int, int, int]) -> tuple[int, int, Small]:
+    def _single(self, multipliers: tuple[int, int, int]) -> tuple[Ints, Small]:
         usable = [m if b else 0 for m, b in zip(multipliers, self._bounds, strict=True)]
         weight = self._columns[0] * usable[0]
         for column, multiplier in zip(self._columns[1:], usable[1:], strict=True):
             weight += column * multiplier
         graph = self.graph
+        time: Ints
+        tight: Small
         time, tight = _longest_one(graph.in_start, graph.source, graph.cost, weight)
-        end = len(time) - 1 - int(time[::-1].argmax())
-        return end, int(time[end]), tight
+        return time, tight
 
-    def _double(self, multipliers: tuple[int, int, int], bound: int) -> tuple[int, int, Small]:
+    def _double(self, multipliers: tuple[int, int, int], bound: int) -> tuple[Ints, Ints, Small]:
         digits = np.zeros((3, 4), dtype=np.int64)
         for j, multiplier in enumerate(multipliers):
             usable = multiplier if self._bounds[j] else 0
@@ -237,6 +293,4 @@ class Evaluator:
         _multiply(np.stack(self._columns, axis=1), digits, high, low)
         graph = self.graph
         top, rest, tight = _longest_two(graph.in_start, graph.source, graph.cost, high, low)
-        best = np.flatnonzero(top == top.max())
-        end = int(best[rest[best] == rest[best].max()][-1])
-        return end, (int(top[end]) << _LIMB_BITS) + int(rest[end]), tight
+        return rest, top, tight

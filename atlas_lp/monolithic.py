@@ -130,6 +130,9 @@ class _Builder:
             (self.begin[operation[~has_before]], own[~has_before]),
             (own[~has_after], self.end[operation[~has_after]]),
         ]
+        # A rank without any message of its own still ends no earlier than it begins.
+        idle = np.setdiff1d(operation_of_label, operation)
+        self.dependencies.append((self.begin[idle], self.end[idle]))
 
     def schedule(self) -> Schedule:
         """Sort everything into the blocks of the GPUs."""

@@ -163,7 +163,7 @@ def explore(
         if progress is not None:
             progress(len(envelope.cells))
         now, before = height(plane, where), height(owner, where)
-        if now - before > tolerance * before:
+        if now > before and now - before > tolerance * before:
             queue.extend((vertex, plane) for vertex in envelope.insert(plane))
         elif now > before:
             rises[where] = Fraction(now - before, before)

@@ -3,9 +3,10 @@
 *composite* is the program of instances; *monolithic* the graph of every message of the whole trace through the same
 engine; *lp* HiGHS on the program, cold at the first point and warm after it; *measured* the recorded span.
 
-Composite and monolithic share the gaps of streams.  The composite holds all ranks of a collective together until the
-last one is done, so it is never below the monolithic graph but for one thing: collectives that overlap in time share
-the queues of their NICs in the monolithic graph, and not in the composite.
+Composite and monolithic share the gaps of streams.  The composite holds the ranks of one class together until the last
+one arrives or is done (:mod:`~atlas_lp.rank_classes`), so it is never below the monolithic graph but for the queues of
+NICs: collectives that overlap in time share them in the monolithic graph, and not in the composite, and two channels
+of one collective may take turns there in another order.
 """
 
 from __future__ import annotations

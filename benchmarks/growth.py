@@ -85,7 +85,8 @@ def solve_ring(ranks: int, _: Path) -> Found:
     """From the parameters of a ring to its graph, T(L), T(G) and joint envelope."""
     fabric, box = load_fabric(), Box()
     signature_seconds, signature = best_of(1, lambda: ring(ranks, 16, ranks << 18, 4))
-    graph_seconds, (graph, method) = best_of(1, lambda: signature_graph(signature, fabric))
+    graph_seconds, found = best_of(1, lambda: signature_graph(signature, fabric))
+    graph, method = found.graph, found.method
     if graph is None:
         raise click.ClickException(f"the ring of {ranks} ranks is not solved by a graph but as a {method}")
     along = {

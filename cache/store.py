@@ -21,13 +21,13 @@ from typing import Any
 import pyarrow as pa
 
 from atlas_lp.certificate import Certificate
-from atlas_lp.envelope import Box, Envelope
+from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.errors import CacheError
 from atlas_lp.goal.event_graph import COMPONENTS
 
 _SCHEMA = "atlas-lp/cache-entry"
-# History of the entry format: 1 (0.1.0) first.
-_FORMAT = 1
+# History of the entry format: 1 (0.1.0) first; 2 planes between classes of ranks.
+_FORMAT = 2
 _METADATA_KEY = b"atlas-lp"
 
 
@@ -106,12 +106,7 @@ class Store:
         if self.folder is None:
             return
         path = self._path(self.folder, key)
-        table = pa.table(
-            {
-                name: pa.array([vector[i] for vector in envelope.vectors], type=pa.int64())
-                for i, name in enumerate(COMPONENTS)
-            }
-        )
+        table = _table(envelope)
         metadata = {"schema": _SCHEMA, "version": _FORMAT, "key": key, "about": about, **_describe(envelope)}
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(metadata, sort_keys=True)})
         try:
@@ -159,6 +154,20 @@ def _write(table: pa.Table, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _table(envelope: Envelope) -> pa.Table:
+    """One row per plane: of the whole (classes -1), then between two classes of ranks."""
+    rows = [(-1, -1, vector) for vector in envelope.vectors]
+    if envelope.classes is not None:
+        rows += [(arriving, ending, v) for arriving, ending, vectors in envelope.classes.planes for v in vectors]
+    columns: dict[str, pa.Array] = {
+        "arriving": pa.array([row[0] for row in rows], type=pa.int32()),
+        "ending": pa.array([row[1] for row in rows], type=pa.int32()),
+    }
+    for i, name in enumerate(COMPONENTS):
+        columns[name] = pa.array([row[2][i] for row in rows], type=pa.int64())
+    return pa.table(columns)
+
+
 def _describe(envelope: Envelope) -> dict[str, Any]:
     box = envelope.box
     return {
@@ -168,18 +177,30 @@ def _describe(envelope: Envelope) -> dict[str, Any]:
         "method": envelope.method,
         "bracket_width": envelope.bracket_width,
         "tolerance_reached": envelope.tolerance_reached,
+        "classes": None if envelope.classes is None else list(envelope.classes.of_rank),
+        "class_width": 0.0 if envelope.classes is None else envelope.classes.width,
     }
 
 
 def _envelope(table: pa.Table, metadata: Mapping[str, Any]) -> Envelope:
-    columns = [table.column(name).to_pylist() for name in COMPONENTS]
+    pairs = zip(table.column("arriving").to_pylist(), table.column("ending").to_pylist(), strict=True)
+    vectors = zip(*(table.column(name).to_pylist() for name in COMPONENTS), strict=True)
+    planes: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for pair, vector in zip(pairs, vectors, strict=True):
+        planes.setdefault(pair, []).append(vector)
+    whole = tuple(planes.pop((-1, -1)))
+    classes = None
+    if metadata["classes"] is not None:
+        between = tuple((arriving, ending, tuple(own)) for (arriving, ending), own in planes.items())
+        classes = RankClasses(tuple(metadata["classes"]), between, metadata["class_width"])
     certificate = metadata["certificate"]
     return Envelope(
-        vectors=tuple(zip(*columns, strict=True)),
+        vectors=whole,
         fixed=tuple(Fraction(value) for value in metadata["fixed"]),
         box=Box(*(Fraction(value) for value in metadata["box"])),
         certificate=None if certificate is None else Certificate(**certificate),
         method=metadata["method"],
         bracket_width=metadata["bracket_width"],
         tolerance_reached=metadata["tolerance_reached"],
+        classes=classes,
     )

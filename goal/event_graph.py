@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import CycleError, GoalError
-from atlas_lp.goal.kernels import find_cycle, group_by, topological_order
+from atlas_lp.goal.kernels import Flags, find_cycle, group_by, paths_between, topological_order
 from atlas_lp.goal.schedule import CALC, Ints, Schedule, encode
 
 Small = NDArray[np.int32]
@@ -97,6 +97,25 @@ class EventGraph:
             source=place[sources[members]],
             cost=cost[members].astype(np.int32, copy=False),
             costs=np.ascontiguousarray(costs, dtype=np.int64),
+            vertex=place,
+        )
+
+    def between(self, first: Flags, last: Flags) -> EventGraph | None:
+        """The part of the graph on paths from the start over *first* to *last* (masks of vertices); None if none is.
+
+        ``vertex`` of the result maps the vertices of this graph to its own, -1 for those left out.  Cost O(V + E).
+        """
+        kept, used = paths_between(self.in_start, self.source, first, last)
+        if not kept[0]:
+            return None
+        place = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+        before = np.concatenate([[0], np.cumsum(used)])
+        ends = self.in_start[1:][kept]
+        return EventGraph(
+            in_start=np.concatenate([[0], before[ends]]),
+            source=place[self.source[used]],
+            cost=self.cost[used],
+            costs=self.costs,
             vertex=place,
         )
 

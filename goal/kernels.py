@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.integer[Any]]
 Small = NDArray[np.int32]
+Flags = NDArray[np.bool_]
 
 
 @njit(cache=True)
@@ -66,6 +67,34 @@ def topological_order(vertices: int, sources: Ints, targets: Ints, owners: Ints)
                 order[filled] = target
                 filled += 1
     return order[:filled], depth
+
+
+@njit(cache=True)
+def paths_between(in_start: Ints, source: Small, first: Flags, last: Flags) -> tuple[Flags, Flags]:
+    """Which vertices and edges lie on a path that leaves vertex 0 to one marked *first* and ends in one marked *last*.
+
+    Vertices are in topological order; the only in-edges of the start that count are those into *first*.
+    """
+    vertices = len(in_start) - 1
+    reached = np.zeros(vertices, np.bool_)
+    reached[0] = True
+    for vertex in range(1, vertices):
+        for edge in range(in_start[vertex], in_start[vertex + 1]):
+            u = source[edge]
+            if reached[u] and (u != 0 or first[vertex]):
+                reached[vertex] = True
+                break
+    wanted = reached & last
+    wanted[0] = False
+    used = np.zeros(len(source), np.bool_)
+    for vertex in range(vertices - 1, 0, -1):
+        if wanted[vertex]:
+            for edge in range(in_start[vertex], in_start[vertex + 1]):
+                u = source[edge]
+                if reached[u] and (u != 0 or first[vertex]):
+                    used[edge] = True
+                    wanted[u] = True
+    return wanted, used
 
 
 def find_cycle(vertices: int, sources: Ints, targets: Ints, order: Ints) -> list[int]:

@@ -2,10 +2,16 @@
 
 from pathlib import Path
 
+from atlas_lp.envelope import RankClasses
 from atlas_lp.traces.synthetic import Export, Process
 
 COMMUNICATOR = 0xC0FFEE_0000_0001
 SIMPLE, LL = 544, 128
+
+
+def alike(vector: tuple[int, ...]) -> RankClasses:
+    """A collective that takes *vector* from its last arrival to the end of every rank."""
+    return RankClasses.alike((vector,))
 
 
 def processes(nodes: int, gpus_per_node: int, ranks: int | None = None) -> tuple[list[Export], list[Process]]:

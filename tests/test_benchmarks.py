@@ -147,8 +147,8 @@ def test_size_of_a_stencil_is_linear(load):
 def test_quotient_of_a_ring_is_linear_in_ranks(load):
     graphs, fabric = load("graphs"), load_fabric()
     found = [signature_graph(graphs.ring(ranks, 2, ranks << 14, 4), fabric) for ranks in (8, 16, 24, 32)]
-    assert {method for _, method in found} == {"quotient"}
-    assert len(set(np.diff([graph.vertices for graph, _ in found]).tolist())) == 1
+    assert {one.method for one in found} == {"quotient"}
+    assert len(set(np.diff([one.graph.vertices for one in found]).tolist())) == 1
 
 
 def counted(monkeypatch):

@@ -29,6 +29,13 @@ def test_second_look_up_hits_and_gives_the_same_envelope(tmp_path):
     assert again == solved == solve_cached(signature(), FABRIC, Box(), Store(None))
 
 
+def test_planes_between_classes_of_ranks_are_kept(tmp_path):
+    chain = ring_signature("Broadcast", Protocol.SIMPLE, 1 << 20, assumed_rings(NODES, 2), NODES, nccl="2.28")
+    solved = solve_cached(chain, FABRIC, Box(), Store(tmp_path))
+    assert solved.classes.count == 4
+    assert solve_cached(chain, FABRIC, Box(), Store(tmp_path)) == solved
+
+
 def test_misses_have_reasons(tmp_path):
     store = Store(tmp_path)
     key = envelope_key(signature(), FABRIC, Box())

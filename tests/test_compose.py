@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
+from jobs import COMMUNICATOR, SIMPLE, alike, processes, two_ranks, write
 
 from atlas_lp.analyze import analyze
 from atlas_lp.cache import Store
@@ -30,8 +30,8 @@ def collective_ns(folder, where):
 
 def replay_ns(trace):
     signed, _ = sign(trace)
-    durations = compose(trace, signed, [[(0,) * 7]] * len(signed)).durations_ns
-    program = compose(trace, signed, [[(int(d), 0, 0, 0, 0, 0, 0)] for d in durations])
+    durations = compose(trace, signed, [alike((0,) * 7)] * len(signed)).durations_ns
+    program = compose(trace, signed, [alike((int(d), 0, 0, 0, 0, 0, 0)) for d in durations])
     return int(
         Evaluator(program.graph, FABRIC.theta()).at(point(Fraction(0), Fraction(0))).time_ns
     ), program.measured_ns
@@ -112,7 +112,7 @@ def test_overlapping_streams_run_side_by_side(tmp_path):
     overlapping(tmp_path, second_start=4_000_000)
     trace = read_trace([tmp_path])
     signed, _ = sign(trace)
-    program = compose(trace, signed, [[(10_000_000 * (i == 0), 0, 0, 0, 0, 0, 0)] for i in range(3)])
+    program = compose(trace, signed, [alike((10_000_000 * (i == 0), 0, 0, 0, 0, 0, 0)) for i in range(3)])
     longest = Evaluator(program.graph, FABRIC.theta()).at(point(Fraction(0), Fraction(0)))
     # 1 ms before, 10 ms of the first, 2 ms to the third: the second is not on the path.
     assert longest.time_ns == 13_000_000
@@ -125,7 +125,7 @@ def test_streams_that_do_not_overlap_are_merged(tmp_path):
     by_size = {s.signature.size_bytes: i for i, s in enumerate(signed)}
     times = [0, 0, 0]
     times[by_size[1 << 24]], times[by_size[1 << 10]] = 10_000_000, 20_000_000
-    program = compose(trace, signed, [[(t, 0, 0, 0, 0, 0, 0)] for t in times])
+    program = compose(trace, signed, [alike((t, 0, 0, 0, 0, 0, 0)) for t in times])
     longest = Evaluator(program.graph, FABRIC.theta()).at(point(Fraction(0), Fraction(0)))
     # 1 ms, first 10 ms, 1 ms gap, second 20 ms, 0.9 ms gap, third; the third is no fixed cost after the second.
     assert longest.time_ns == 32_900_000
@@ -136,7 +136,7 @@ def test_a_collective_in_between_is_no_cost_of_the_operation_before_it(tmp_path)
     overlapping(tmp_path, second_start=7_000_000)
     trace = read_trace([tmp_path])
     signed, _ = sign(trace)
-    program = compose(trace, signed, [[(0,) * 7]] * 3)
+    program = compose(trace, signed, [alike((0,) * 7)] * 3)
     assert Evaluator(program.graph, FABRIC.theta()).at((0, 0, 1)).time_ns == 2_900_000
 
 
@@ -159,6 +159,6 @@ def test_skew_and_duration_are_told_apart(tmp_path):
     two_ranks(tmp_path, late=3_300_000)
     trace = read_trace([tmp_path])
     signed, _ = sign(trace)
-    program = compose(trace, signed, [[(0,) * 7]] * 2, "streams")
+    program = compose(trace, signed, [alike((0,) * 7)] * 2, "streams")
     assert program.skews_ns.tolist() == [0, 3_300_000]
     assert program.durations_ns.tolist() == [1_000_000, 1_000_000]

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from jobs import COMMUNICATOR, SIMPLE, processes, write
+from jobs import COMMUNICATOR, SIMPLE, alike, processes, write
 
 from atlas_lp.analyze import analyze
 from atlas_lp.cache import Store
@@ -116,8 +116,8 @@ def test_events_replay_to_the_nanosecond(tmp_path):
     trace = read_trace([tmp_path])
     signed, _ = sign(trace)
     for dependencies in ("events", "streams"):
-        durations = compose(trace, signed, [[(0,) * 7]] * 2, dependencies).durations_ns
-        replay = compose(trace, signed, [[(int(d), 0, 0, 0, 0, 0, 0)] for d in durations], dependencies)
+        durations = compose(trace, signed, [alike((0,) * 7)] * 2, dependencies).durations_ns
+        replay = compose(trace, signed, [alike((int(d), 0, 0, 0, 0, 0, 0)) for d in durations], dependencies)
         assert Evaluator(replay.graph, FABRIC.theta()).at((0, 0, 1)).time_ns == replay.measured_ns == 13 * MS
 
 
@@ -125,8 +125,8 @@ def test_real_trace_replays_both_ways(data_dir):
     trace = read_trace([data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"])
     signed, _ = sign(trace)
     for dependencies in ("events", "streams"):
-        durations = compose(trace, signed, [[(0,) * 7]] * len(signed), dependencies).durations_ns
-        rows = [[(int(d), 0, 0, 0, 0, 0, 0)] for d in durations]
+        durations = compose(trace, signed, [alike((0,) * 7)] * len(signed), dependencies).durations_ns
+        rows = [alike((int(d), 0, 0, 0, 0, 0, 0)) for d in durations]
         replay = compose(trace, signed, rows, dependencies)
         time = Evaluator(replay.graph, FABRIC.theta()).at((0, 0, 1)).time_ns
         assert abs(time - replay.measured_ns) / replay.measured_ns < 1e-3
@@ -165,11 +165,11 @@ def test_events_cannot_be_asked_for_where_they_were_not_recorded(tmp_path):
     from dataclasses import replace
 
     with pytest.raises(InputError, match="--dependencies streams"):
-        compose(replace(trace, work=None), signed, [[(0,) * 7]] * 2, "events")
+        compose(replace(trace, work=None), signed, [alike((0,) * 7)] * 2, "events")
 
 
 def test_one_kernel_may_carry_several_operations():
-    from atlas_lp.links import event_links
+    from atlas_lp.links import Ends, event_links
     from atlas_lp.traces.work import Work
 
     class Times:
@@ -177,12 +177,13 @@ def test_one_kernel_may_carry_several_operations():
         instance = np.arange(3)
         start, end_ns = np.array([10, 10, 30]), np.array([20, 20, 40])
         offset = first = np.zeros(1, dtype=np.int64)
-        origin, end, gaps = 0, 7, []
+        origin, gaps = 0, []
 
     none = np.zeros(0, dtype=np.int64)
     start, end = np.array([10, 30]), np.array([20, 40])
     work = Work(*[np.zeros(2, dtype=np.int64)] * 2, start, end, np.full(2, -1), np.full(2, -1), none, none)
-    links = event_links(Times(), work)
+    ends = Ends(np.array([1, 3, 5]), np.array([2, 4, 6]), np.array([1, 3, 5]), np.ones(3, dtype=np.int64))
+    links = event_links(Times(), ends, work)
     edges = set(zip(links.sources.tolist(), links.targets.tolist(), links.costs.tolist(), strict=True))
     # Both operations of the first kernel are ready at 10; the third is ready 10 after both are done.
     assert edges == {(0, 1, 10), (0, 3, 10), (2, 5, 10), (4, 5, 10)}

@@ -729,11 +729,13 @@ def two_hosts(tmp_path, shift_ns=0, late_ns=0):
 
 
 def test_t12_host_clocks_do_not_matter(tmp_path):
+    from jobs import alike
+
     from atlas_lp.compose import compose
 
     def program(trace):
         signed, _ = sign(trace)
-        return compose(trace, signed, [[(1, 2, 3, 0, 0, 0, 0)] for _ in signed])
+        return compose(trace, signed, [alike((1, 2, 3, 0, 0, 0, 0)) for _ in signed])
 
     plain, shifted = two_hosts(tmp_path), two_hosts(tmp_path, shift_ns=3_000_000)
     assert [s.signature for s in sign(plain)[0]] == [s.signature for s in sign(shifted)[0]]

@@ -116,17 +116,18 @@ def test_a_trace_too_large_to_expand_says_so(tmp_path, monkeypatch):
 EVERY_RANK = ("AllReduce", "AllGather", "ReduceScatter")
 
 
-def random_collectives(folder, seed, kinds, *, uneven):
-    """20 collectives over 64 GPUs on 16 nodes, up to 0.1 ms of compute before each, the same for all GPUs or not."""
+def random_collectives(folder, seed, kinds, *, uneven, nodes=16, gpus_per_node=4, count=20, channels=2, sizes=None):
+    """Random collectives, up to 0.1 ms of compute before each, the same for all GPUs or not."""
     draw = random.Random(seed)
-    exports, ranks = processes(16, 4)
+    exports, ranks = processes(nodes, gpus_per_node)
     now = 1_000_000
-    for _ in range(20):
+    for _ in range(count):
         kind = draw.choice(kinds)
-        size = draw.choice((256 << 10, 1 << 20, 4 << 20)) // (64 if kind in ("AllGather", "ReduceScatter") else 1)
+        size = draw.randrange(*sizes) if sizes else draw.choice((256 << 10, 1 << 20, 4 << 20))
+        size //= len(ranks) if kind in ("AllGather", "ReduceScatter") else 1
         common = draw.randrange(100_000)
         gaps = [draw.randrange(100_000) if uneven else common for _ in ranks]
-        end = now + max(gaps) + 2_000_000
+        end = now + max(gaps) + 5_000_000
         for process, gap in zip(ranks, gaps, strict=True):
             process.kernel("work", stream=7, start_ns=now, end_ns=now + gap)
             process.collective(
@@ -136,24 +137,32 @@ def random_collectives(folder, seed, kinds, *, uneven):
                 stream=17,
                 start_ns=now + gap,
                 end_ns=end,
-                channels=2,
+                channels=channels,
                 threads=SIMPLE,
             )
         now = end
     write(exports, folder)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_twenty_random_collectives_within_one_percent_when_their_ranks_arrive_together(tmp_path, seed):
-    random_collectives(tmp_path, seed, EVERY_RANK, uneven=False)
+PAPER_SIZES = (16 << 20, (64 << 20) + 1, 4096)
+"""16 to 64 MiB, as in section IV.B of the paper."""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "uneven"),
+    [(EVERY_RANK, False), (EVERY_RANK, True), ((*EVERY_RANK, "Broadcast", "Reduce"), False)],
+)
+def test_twenty_random_collectives_of_the_paper_within_one_percent(tmp_path, kinds, uneven):
+    """64 GPUs on 16 nodes, less than a tenth of the time between collectives."""
+    random_collectives(tmp_path, 0, kinds, uneven=uneven, sizes=PAPER_SIZES)
     assert validate(read_trace([tmp_path]), FABRIC, Store(None)).difference < 0.01
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_ranks_that_are_done_early_are_held_on_the_safe_side(tmp_path, uneven):
-    """Ranks that are done early, such as the root of a Broadcast, go on in the monolithic graph and not in ours."""
+def test_small_collectives_are_held_on_the_safe_side(tmp_path, uneven):
+    """Random compute of up to a third of each collective: ranks of one class wait for each other in ours only."""
     random_collectives(tmp_path, 0, (*EVERY_RANK, "Broadcast", "Reduce"), uneven=uneven)
     found = validate(read_trace([tmp_path]), FABRIC, Store(None))
     for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
-        assert whole <= composite
-    assert found.difference < 0.1
+        assert whole <= composite * (1 + 1e-9)
+    assert found.difference < 0.04

@@ -388,14 +388,14 @@ def _problem(
     from atlas_lp.collective import signature_graph
 
     with record.stage("graph"):
-        graph, method = signature_graph(signature, fabric, use_symmetry)
+        found = signature_graph(signature, fabric, use_symmetry)
     about = {
         "signature": signature.key(),
         "ranks": signature.ranks,
         "channels": signature.channels,
-        "method": method,
+        "method": found.method,
     }
-    return Problem(graph, signature, fabric, box, about, assumed)
+    return Problem(found.graph, signature, fabric, box, about, assumed)
 
 
 def _find(key: str, signatures: dict[str, Any]) -> Any:

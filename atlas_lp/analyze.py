@@ -91,6 +91,7 @@ class _Summary:
         self.envelopes, self.program, self.what_if = job.envelopes, job.program, job.what_if
         self.latency, self.gap = job.fabric.latency_ns, job.fabric.gap_ns_per_byte
         self.longest = job.at(point(self.latency, self.gap))
+        self.contention = self._contention()
         self.path = self.program.path(self.longest)
 
     def build(self) -> dict[str, Any]:
@@ -125,6 +126,7 @@ class _Summary:
             "measured_ns": self.program.measured_ns,
             "replay_ns": self._replay_ns(),
             "dependencies": self._dependencies(),
+            "contention": self.contention,
             "breakdown": self._breakdown(),
             "tolerance": tolerance_json(envelope, self.fabric, TOLERANCE_PERCENT),
             "envelopes": envelopes_json(envelope, self.fabric),
@@ -160,6 +162,17 @@ class _Summary:
                 native = Evaluator(graph, self.fabric.theta()).at(point(self.latency, self.gap))
                 times[other] = number(native.time_ns)
         return {"used": self.program.dependencies, "makespan_ns": times}
+
+    def _contention(self) -> dict[str, Any]:
+        """How many collectives overlap another one on a NIC, and the native time with NICs shared and not."""
+        other = self.job.composed(contention=not self.job.contention)
+        native = Evaluator(other.graph, self.fabric.theta()).at(point(self.latency, self.gap))
+        times = {self.job.contention: self.longest.time_ns, not self.job.contention: native.time_ns}
+        return {
+            "used": self.job.contention,
+            "instances": max(self.program.sharing, other.sharing),
+            "makespan_ns": {"shared": number(times[True]), "not_shared": number(times[False])},
+        }
 
     def _breakdown(self) -> dict[str, Any]:
         """Where the time of the critical path at the native point goes, in ns."""
@@ -230,6 +243,10 @@ class _Summary:
                     f"{100 * max(widths):.2g} % above the lower ones",
                 )
             )
+        count, times = self.contention["instances"], self.contention["makespan_ns"]
+        if count and not self.job.contention:
+            more = 100 * (times["shared"] / times["not_shared"] - 1)
+            gaps.append(Gap("contention", count, _NOT_SHARED.format(f"{more:.2g}")))
         if not any(s.signature.leaves_node for s in self.signed):
             gaps.append(Gap("one-node", len(self.signed), _ONE_NODE))
         return gaps
@@ -249,6 +266,7 @@ class _Summary:
             _CREDITS[self.fabric.credits],
             _COMPOSITION[self.program.dependencies],
             self._held_together(),
+            *([_SHARED] if self.job.contention else []),
             *(_PERSPECTIVE.format(gpu) for gpu in [self.job.gpu] if gpu is not None),
             *(f"what if: {sentence}" for sentence in self.what_if.sentences(self.program.dependencies)),
             f"placement: {self.trace.placement}",
@@ -273,6 +291,16 @@ class _Summary:
 _ONE_NODE = (
     "collectives whose ranks all share a node: no message uses the scale-out network, so T does not depend on L or G; "
     "ask about another placement with --gpus-per-node"
+)
+
+_NOT_SHARED = (
+    "collectives that overlap another one on a NIC, which each has to itself here; sharing it makes T at the native "
+    "point at least {} % longer: --contention"
+)
+
+_SHARED = (
+    "contention: collectives that overlap on a NIC share it; each ends no earlier than all bodies sent until then can "
+    "pass, in the recorded order"
 )
 
 _COMPOSITION = {

@@ -11,12 +11,13 @@ import numpy as np
 
 from atlas_lp.cache.store import Store, content_key
 from atlas_lp.envelope import Box, Envelope, RankClasses
-from atlas_lp.goal import EventGraph, Schedule, event_graph
+from atlas_lp.goal import SEND, EventGraph, Schedule, event_graph
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.parameters import Fabric
 from atlas_lp.rank_classes import choose_classes, planes_between
 from atlas_lp.signatures import Signature, expand, operation_count
 from atlas_lp.signatures.expand import MODEL_VERSION
+from atlas_lp.signatures.ring import equal_chunks
 from atlas_lp.signatures.symmetry import bracket, find_symmetry, quotient
 from atlas_lp.solve import Planes, solve
 
@@ -26,16 +27,21 @@ FULL_OPERATIONS = 4_000_000
 
 @dataclass(frozen=True)
 class SignatureGraph:
-    """The graph to solve a signature by, and how it was made: ``quotient``, ``full`` or ``bracket``.
+    """The graph to solve a signature by, and how it was made: ``quotient`` or ``full``.
 
-    There is no graph when only a bracket is affordable.  ``rank_of_vertex`` is the GOAL rank of every vertex (-1 for
-    none), ``goal_rank`` the one that stands for every rank of the signature.
+    ``rank_of_vertex`` is the GOAL rank of every vertex (-1 for none), ``goal_rank`` the one that stands for every rank
+    of the signature; ``sent`` is as in an :class:`~atlas_lp.envelope.Envelope`, per GOAL rank.
     """
 
-    graph: EventGraph | None
+    graph: EventGraph
     method: str
     rank_of_vertex: Ints
     goal_rank: Ints
+    sent: Ints
+
+    def sent_by_rank(self) -> tuple[tuple[int, int, int], ...]:
+        """What every rank of the signature puts on its NIC."""
+        return tuple((size, count, largest) for size, count, largest in self.sent[self.goal_rank].tolist())
 
 
 def envelope_key(signature: Signature, fabric: Fabric, box: Box, use_symmetry: bool = True) -> str:
@@ -91,39 +97,56 @@ def solve_signature(
     the smallest.  With *by_class* ranks that start or end earlier than others get planes of their own.
     """
     found = signature_graph(signature, fabric, use_symmetry)
-    if found.graph is not None:
+    if found is not None:
         envelope = replace(solve(found.graph, fabric, box, progress=progress), method=found.method)
-        return replace(envelope, classes=_by_class(found, envelope, fabric)) if by_class else envelope
-    lower, upper = bracket(signature)
-    most = solve(_quotient_graph(upper, fabric), fabric, box, progress=progress)
-    least = solve(_quotient_graph(lower, fabric), fabric, box, progress=progress)
-    return replace(most, method="bracket", bracket_width=_width(least, most, fabric))
+        if by_class:
+            envelope = replace(envelope, classes=_by_class(found, envelope, fabric), sent=found.sent_by_rank())
+        return envelope
+    lower, upper = (_graph_of(side, fabric) for side in bracket(signature))
+    most, least = (solve(side.graph, fabric, box, progress=progress) for side in (upper, lower))
+    width = _width(least, most, fabric)
+    return replace(most, method="bracket", bracket_width=width, sent=upper.sent_by_rank())
 
 
-def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph:
-    """Return the graph to solve *signature* by, the cheapest that is exact."""
-    symmetry = find_symmetry(signature) if use_symmetry else None
-    if symmetry is not None:
-        parts = quotient(signature, symmetry, fabric.reduce_copy, fabric.credits)
-        return _signature_graph(*parts, fabric, "quotient", symmetry.class_of_rank)
+def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph | None:
+    """Return the graph to solve *signature* by, the cheapest that is exact; None when only a bracket is affordable."""
     if use_symmetry and _has_bracket(signature) and operation_count(signature) > FULL_OPERATIONS:
-        none = np.zeros(0, dtype=np.int64)
-        return SignatureGraph(None, "bracket", none, none)
-    schedule = expand(signature, fabric.reduce_copy, fabric.credits)
-    return _signature_graph(schedule, np.array(signature.nodes), fabric, "full", np.arange(signature.ranks))
+        return None
+    return _graph_of(signature, fabric, use_symmetry)
 
 
-def _signature_graph(schedule: Schedule, nodes: Ints, fabric: Fabric, method: str, goal_rank: Ints) -> SignatureGraph:
-    graph = _graph(schedule, nodes, fabric)
+def _graph_of(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph:
+    """By symmetry where that is exact, else fully."""
+    symmetry = find_symmetry(signature) if use_symmetry else None
+    if symmetry is None:
+        schedule, nodes = expand(signature, fabric.reduce_copy, fabric.credits), np.array(signature.nodes)
+        method, goal_rank = "full", np.arange(signature.ranks)
+    else:
+        schedule, nodes = quotient(signature, symmetry, fabric.reduce_copy, fabric.credits)
+        method, goal_rank = "quotient", symmetry.class_of_rank
+    graph = event_graph(schedule, nodes, fabric.port_rule, fabric.ingress)
     rank_of_vertex = np.full(graph.vertices, -1, dtype=np.int32)
     rank_of_vertex[graph.vertex] = schedule.rank
-    return SignatureGraph(graph, method, rank_of_vertex, goal_rank)
+    return SignatureGraph(graph, method, rank_of_vertex, goal_rank, _sent(schedule, nodes))
+
+
+def _sent(schedule: Schedule, nodes: Ints) -> Ints:
+    """Per GOAL rank: bytes of all bodies that leave it for another node, messages, and the largest body."""
+    sends = np.flatnonzero(schedule.kind == SEND)
+    rank = schedule.rank[sends]
+    leaves = nodes[rank] != nodes[schedule.peer[sends]] if schedule.scale_out is None else schedule.scale_out[sends]
+    rank, body = rank[leaves], np.maximum(schedule.size[sends[leaves]] - 1, 0)
+    result = np.zeros((schedule.ranks, 3), dtype=np.int64)
+    np.add.at(result[:, 0], rank, body)
+    np.add.at(result[:, 1], rank, 1)
+    np.maximum.at(result[:, 2], rank, body)
+    return result
 
 
 def _by_class(found: SignatureGraph, whole: Envelope, fabric: Fabric) -> RankClasses | None:
     """Solve between every two classes of ranks; None when all ranks are alike."""
     graph, ranks = found.graph, found.rank_of_vertex
-    if graph is None or not len(graph.vertex):
+    if not len(graph.vertex):
         return None
     fixed, corners = fabric.theta(), whole.box.corners()
     thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
@@ -141,19 +164,8 @@ def _has_bracket(signature: Signature) -> bool:
     """Whether only the rule for the last chunk of an AllReduce ring stands between *signature* and equal chunks."""
     recorded = any(part.last_chunk for part in signature.parts)
     ring = signature.algorithm == "ring" and signature.collective == "AllReduce"
-    return ring and not recorded and not signature.interleaved and not signature.channel_nics
-
-
-def _quotient_graph(signature: Signature, fabric: Fabric) -> EventGraph:
-    """Return the graph of a signature made to have equal chunks."""
-    symmetry = find_symmetry(signature)
-    if symmetry is None:
-        return _graph(expand(signature, fabric.reduce_copy, fabric.credits), np.array(signature.nodes), fabric)
-    return _graph(*quotient(signature, symmetry, fabric.reduce_copy, fabric.credits), fabric)
-
-
-def _graph(schedule: Schedule, nodes: Ints, fabric: Fabric) -> EventGraph:
-    return event_graph(schedule, nodes, fabric.port_rule, fabric.ingress)
+    plain = not recorded and not signature.interleaved and not signature.channel_nics
+    return ring and plain and not equal_chunks(signature)
 
 
 def _width(least: Envelope, most: Envelope, fabric: Fabric) -> float:

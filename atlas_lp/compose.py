@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from atlas_lp.contention import PortLoads, Rows, shared_ports, without_cycles
 from atlas_lp.envelope import RankClasses
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
@@ -33,7 +35,8 @@ class Program:
 
     ``measured_ns`` is the span from the first to the last recorded GPU activity, ``durations_ns`` the measured
     duration of every instance from the arrival of its last rank on, ``skews_ns`` how long its first rank waited for the
-    last; ``dependencies`` says which reading was used.
+    last; ``dependencies`` says which reading was used.  ``sharing`` counts the instances that overlap another one on a
+    NIC, where that was asked for.
     """
 
     graph: EventGraph
@@ -43,6 +46,7 @@ class Program:
     skews_ns: Ints
     dependencies: str
     gaps: tuple[Gap, ...]
+    sharing: int = 0
 
     def path(self, longest: Longest) -> list[tuple[int, PathVector]]:
         """Edges of a critical path from the start on, as (owner, cost)."""
@@ -62,11 +66,13 @@ def compose(
     collectives: Sequence[RankClasses],
     dependencies: str | None = None,
     what_if: WhatIf = AS_RECORDED,
+    loads: PortLoads | None = None,
 ) -> Program:
     """Build the program of *trace*; *collectives* gives the planes of every instance of *signed*.
 
     *dependencies* is one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.  Collectives that
-    *what_if* frees are for the caller, who gives their planes.
+    *what_if* frees are for the caller, who gives their planes.  With *loads* collectives that overlap share their NICs
+    (:mod:`~atlas_lp.contention`).
 
     Raises :class:`~atlas_lp.errors.CycleError` when two ranks recorded the same instances in opposite orders, and
     :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded.
@@ -80,9 +86,12 @@ def compose(
         raise InputError("the trace records no CUDA calls or streams: use --dependencies streams")
     else:
         links = event_links(times, ends, trace.work, what_if)
-    graph, owner = _with_instances(links, collectives, signed, ends)
+    planes = _planes(collectives, ends)
+    rows = [planes] if loads is None else [planes, shared_ports(times, ends, loads)]
+    graph, owner = _graph(links, rows, signed, ends)
     durations, skews = times.durations()
-    return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps)
+    sharing = 0 if loads is None else rows[1].instances
+    return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps, sharing)
 
 
 def seen_by(trace: Trace, signed: Sequence[SignedInstance], gpu: int) -> tuple[Trace, list[SignedInstance]]:
@@ -93,7 +102,7 @@ def seen_by(trace: Trace, signed: Sequence[SignedInstance], gpu: int) -> tuple[T
     """
     own = trace.column("operations", "gpu")
     rows = [s.instance.rows[own[s.instance.rows] == gpu] for s in signed]
-    kept = [replace(s, instance=replace(s.instance, rows=r)) for s, r in zip(signed, rows, strict=True) if len(r)]
+    kept = [_alone(s, r) for s, r in zip(signed, rows, strict=True) if len(r)]
     if not kept:
         raise InputError(f"GPU {gpu} ran no collective: the trace has GPUs 0 to {trace.gpus.num_rows - 1}")
     work = trace.work
@@ -102,17 +111,19 @@ def seen_by(trace: Trace, signed: Sequence[SignedInstance], gpu: int) -> tuple[T
     return replace(trace, work=work), kept
 
 
+def _alone(signed: SignedInstance, rows: NDArray[np.int64]) -> SignedInstance:
+    """The instance with only *rows* of its own."""
+    ranks = np.array(signed.instance.ranks)[np.isin(signed.instance.rows, rows)]
+    return replace(signed, instance=replace(signed.instance, rows=rows, ranks=tuple(ranks.tolist())))
+
+
 def records_events(trace: Trace) -> bool:
     """Whether the trace says what GPU work waited for: some event wait or synchronisation was recorded."""
     return trace.work is not None and bool(len(trace.work.before) or (trace.work.synced >= 0).any())
 
 
-def _with_instances(
-    links: Links, collectives: Sequence[RankClasses], signed: Sequence[SignedInstance], ends: Ends
-) -> tuple[EventGraph, Ints]:
-    """Add one edge per plane from ready to done of two classes of every instance."""
-    waits = np.zeros((len(links.costs), len(COMPONENTS)), dtype=np.int64)
-    waits[:, COMPONENTS.index("calc_ns")] = links.costs
+def _planes(collectives: Sequence[RankClasses], ends: Ends) -> Rows:
+    """One edge per plane from ready to done of two classes of every instance."""
     tables: dict[int, tuple[Ints, Ints, Ints]] = {}
     for collective in collectives:
         if id(collective) not in tables:
@@ -120,15 +131,27 @@ def _with_instances(
     own = [tables[id(collective)] for collective in collectives]
     arriving, ending, vectors = (np.concatenate(column) for column in zip(*own, strict=True))
     instance = np.repeat(np.arange(len(own)), [len(table[0]) for table in own])
-    source = np.concatenate([links.sources, ends.first[instance] + arriving]).astype(np.int32)
-    target = np.concatenate([links.targets, ends.first[instance] + ends.classes[instance] + ending]).astype(np.int32)
-    cost = np.arange(len(source), dtype=np.int32)
+    done = ends.first[instance] + ends.classes[instance] + ending
+    return Rows(ends.first[instance] + arriving, done, vectors, instance)
+
+
+def _graph(links: Links, rows: Sequence[Rows], signed: Sequence[SignedInstance], ends: Ends) -> tuple[EventGraph, Ints]:
+    """Join links and rows of instances; return the graph and the owner of every cost row."""
+    waits = np.zeros((len(links.costs), len(COMPONENTS)), dtype=np.int64)
+    waits[:, COMPONENTS.index("calc_ns")] = links.costs
+    source = np.concatenate([links.sources, *(r.sources for r in rows)]).astype(np.int32)
+    target = np.concatenate([links.targets, *(r.targets for r in rows)]).astype(np.int32)
+    costs = np.concatenate([waits, *(r.vectors for r in rows)])
+    owner = np.concatenate([-1 - links.gpus, *(r.owners for r in rows)])
+    if len(rows) > 1:
+        kept = without_cycles(links.vertices, source, target, len(source) - len(rows[-1].sources))
+        source, target, costs, owner = source[kept], target[kept], costs[kept], owner[kept]
 
     def name(vertex: int) -> str:
         return _name(vertex, signed, ends)
 
-    graph = EventGraph.from_edges(links.vertices, source, target, cost, np.concatenate([waits, vectors]), name)
-    return graph, np.concatenate([-1 - links.gpus, instance])
+    cost = np.arange(len(source), dtype=np.int32)
+    return EventGraph.from_edges(links.vertices, source, target, cost, costs, name), owner
 
 
 def _table(collective: RankClasses) -> tuple[Ints, Ints, Ints]:

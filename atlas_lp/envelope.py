@@ -116,7 +116,8 @@ class Envelope:
     *fixed* holds the values of the components other than messages and bytes, in their order.  *method* says how the
     graph was made: ``full``, ``quotient`` (by symmetry, as exact) or ``bracket`` (an upper bound, *bracket_width*
     relative above a lower one).  Solved with a tolerance, T lies at most *tolerance_reached* (relative) above the
-    planes.  *classes* are the planes between classes of ranks, None where all ranks are alike.
+    planes.  *classes* are the planes between classes of ranks, None where all ranks are alike.  *sent* is what each
+    rank puts on its NIC: the bytes of all bodies, the messages, and the bytes of the largest body.
     """
 
     vectors: tuple[PathVector, ...]
@@ -127,6 +128,7 @@ class Envelope:
     bracket_width: float = 0.0
     tolerance_reached: float = 0.0
     classes: RankClasses | None = None
+    sent: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def by_class(self) -> RankClasses:

@@ -5,13 +5,16 @@ Data flows once: trace, unique signatures, cached envelopes, program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
+
+import numpy as np
 
 from atlas_lp.cache.store import Store
 from atlas_lp.collective import solve_cached
 from atlas_lp.compose import Program, compose, seen_by
+from atlas_lp.contention import PortLoads
 from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import Evaluator, Longest, Point
@@ -27,6 +30,7 @@ class Asked(TypedDict, total=False):
     dependencies: str | None
     gpu: int | None
     what_if: WhatIf
+    contention: bool
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Job:
     """A trace, its signed instances, the envelope of every signature (by key) and the program of all.
 
     ``collectives`` holds the planes of every instance as composed, ``free`` the keys of collectives that were given no
-    time; with ``gpu`` trace and instances are what that GPU alone saw.
+    time; with ``gpu`` trace and instances are what that GPU alone saw.  With ``contention`` collectives that overlap
+    share their NICs.
     """
 
     trace: Trace
@@ -46,11 +51,15 @@ class Job:
     free: frozenset[str]
     gpu: int | None
     what_if: WhatIf
+    contention: bool
     gaps: tuple[Gap, ...]
 
-    def composed(self, dependencies: str) -> Program:
-        """The same job by another reading of its trace."""
-        return compose(self.trace, self.signed, self.collectives, dependencies, self.what_if)
+    def composed(self, dependencies: str | None = None, contention: bool | None = None) -> Program:
+        """The same job by another reading of its trace, or with NICs shared or not."""
+        reading = dependencies or self.program.dependencies
+        shared = self.contention if contention is None else contention
+        loads = port_loads(self.trace, self.fabric, self.signed, self.envelopes, self.free) if shared else None
+        return compose(self.trace, self.signed, self.collectives, reading, self.what_if, loads)
 
     def at(self, where: Point) -> Longest:
         """The longest path of the program at *where*."""
@@ -68,12 +77,13 @@ def solve_job(
     dependencies: str | None = None,
     gpu: int | None = None,
     what_if: WhatIf = AS_RECORDED,
+    contention: bool = False,
 ) -> Job:
     """Sign and solve the collectives of *trace* on *fabric*, exact over *box*, and compose them.
 
     Solved signatures are kept in *store*; without *use_symmetry* every signature is expanded fully.  *dependencies* is
     as for :func:`~atlas_lp.compose.compose`; with *gpu* the program is what that GPU alone saw; *what_if* changes the
-    job.
+    job; with *contention* collectives that overlap share their NICs.
 
     Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
     """
@@ -91,6 +101,23 @@ def solve_job(
     own = {k: e.by_class if gpu is None else RankClasses.alike(e.vectors) for k, e in envelopes.items()}
     own.update((key, RankClasses.alike(((0,) * len(COMPONENTS),))) for key in free)
     collectives = [own[s.signature.key()] for s in signed]
-    program = compose(trace, signed, collectives, dependencies, what_if)
+    loads = port_loads(trace, fabric, signed, envelopes, free) if contention else None
+    program = compose(trace, signed, collectives, dependencies, what_if, loads)
     found = (*trace.gaps, *gaps, *program.gaps)
-    return Job(trace, fabric, signed, envelopes, collectives, program, free, gpu, what_if, found)
+    return Job(trace, fabric, signed, envelopes, collectives, program, free, gpu, what_if, contention, found)
+
+
+def port_loads(
+    trace: Trace,
+    fabric: Fabric,
+    signed: Sequence[SignedInstance],
+    envelopes: Mapping[str, Envelope],
+    free: Collection[str],
+) -> PortLoads:
+    """What every instance puts on the NICs of its ranks; nothing for those that are *free*."""
+    sent = {
+        key: np.array(() if key in free else envelope.sent, dtype=np.int64).reshape(-1, 3)
+        for key, envelope in envelopes.items()
+    }
+    nic, node = trace.nic_of_gpu(fabric.gpus_per_nic), trace.column("gpus", "node")
+    return PortLoads([sent[s.signature.key()] for s in signed], node * (int(nic.max()) + 1) + nic)

@@ -64,13 +64,8 @@ class Ends:
         """Number the vertices of the instances of *times*, instance by instance, from 1 on."""
         classes = np.array([c.count for c in collectives], dtype=np.int64)
         first = 1 + np.cumsum(2 * classes) - 2 * classes
-        own = np.zeros(len(times.instance), dtype=np.int64)
-        rows = np.cumsum([0, *(len(rows) for rows in times.rows)])
-        for begin, s, collective in zip(rows, times.signed, collectives, strict=False):
-            if collective.of_rank:
-                positions = np.array(s.positions)
-                present = positions >= 0
-                own[begin + positions[present]] = np.array(collective.of_rank)[present]
+        of_rank = [np.array(collective.of_rank, dtype=np.int64) for collective in collectives]
+        own = times.by_label(of_rank)
         ready = first[times.instance] + own
         return cls(ready, ready + classes[times.instance], first, classes)
 
@@ -108,6 +103,16 @@ class OperationTimes:
         seen = np.unique(self.gpu)
         self.origin = int(self.first[seen].min())
         self.measured_ns = int(self.last[seen].max()) - self.origin
+
+    def by_label(self, values: Sequence[Ints]) -> Ints:
+        """Spread the values of every instance, one row per label of its signature, over its operations; 0 for none."""
+        result = np.zeros((len(self.instance), *values[0].shape[1:]), dtype=np.int64)
+        begin = 0
+        for signed, rows, own in zip(self.signed, self.rows, values, strict=True):
+            if len(own):
+                result[begin : begin + len(rows)] = own[list(signed.labels)]
+            begin += len(rows)
+        return result
 
     def durations(self) -> tuple[Ints, Ints]:
         """Per instance: from the last arrival to the last end (at least 0), and from the first arrival to the last."""

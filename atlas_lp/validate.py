@@ -87,6 +87,10 @@ def validate(trace: Trace, fabric: Fabric, store: Store, points: Points | None =
     graph = job.program.graph
     composite = _method("composite", graph, fabric, chosen, begin)
     methods = [composite, _monolithic(trace, job.signed, fabric, chosen), _lp(graph, fabric, chosen)]
+    begin = time.perf_counter()
+    shared = job.composed(contention=True)
+    if shared.sharing:
+        methods.append(_method("composite, NICs shared", shared.graph, fabric, chosen, begin))
     return Validation(chosen, tuple(methods), job.program.measured_ns)
 
 

@@ -86,9 +86,9 @@ def solve_ring(ranks: int, _: Path) -> Found:
     fabric, box = load_fabric(), Box()
     signature_seconds, signature = best_of(1, lambda: ring(ranks, 16, ranks << 18, 4))
     graph_seconds, found = best_of(1, lambda: signature_graph(signature, fabric))
+    if found is None:
+        raise click.ClickException(f"the ring of {ranks} ranks is not solved by a graph but as a bracket")
     graph, method = found.graph, found.method
-    if graph is None:
-        raise click.ClickException(f"the ring of {ranks} ranks is not solved by a graph but as a {method}")
     along = {
         "messages": (box.latency_from_ns, box.latency_to_ns),
         "bytes": (box.gap_from_ns_per_byte, box.gap_to_ns_per_byte),

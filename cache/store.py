@@ -26,7 +26,7 @@ from atlas_lp.errors import CacheError
 from atlas_lp.goal.event_graph import COMPONENTS
 
 _SCHEMA = "atlas-lp/cache-entry"
-# History of the entry format: 1 (0.1.0) first; 2 planes between classes of ranks.
+# History of the entry format: 1 (0.1.0) first; 2 planes between classes of ranks, what each rank sends.
 _FORMAT = 2
 _METADATA_KEY = b"atlas-lp"
 
@@ -178,6 +178,7 @@ def _describe(envelope: Envelope) -> dict[str, Any]:
         "bracket_width": envelope.bracket_width,
         "tolerance_reached": envelope.tolerance_reached,
         "classes": None if envelope.classes is None else list(envelope.classes.of_rank),
+        "sent": envelope.sent,
         "class_width": 0.0 if envelope.classes is None else envelope.classes.width,
     }
 
@@ -203,4 +204,5 @@ def _envelope(table: pa.Table, metadata: Mapping[str, Any]) -> Envelope:
         bracket_width=metadata["bracket_width"],
         tolerance_reached=metadata["tolerance_reached"],
         classes=classes,
+        sent=tuple(tuple(row) for row in metadata["sent"]),
     )

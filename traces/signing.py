@@ -51,6 +51,12 @@ class SignedInstance:
         position = {rank: number for number, rank in enumerate(self.instance.ranks)}
         return tuple(position.get(rank, -1) for rank in self.ranks)
 
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Label of every row of the instance."""
+        label = {rank: number for number, rank in enumerate(self.ranks)}
+        return tuple(label[rank] for rank in self.instance.ranks)
+
 
 def sign(trace: Trace, gpus_per_nic: int = 1) -> tuple[list[SignedInstance], list[Gap]]:
     """Return the signed instances of *trace* in its order, and gaps found on the way.

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from atlas_lp.cli.options import (
-    Range,
-    build_asked,
-    build_box,
-    build_fabric,
-    build_store,
+    box_options,
     cache_options,
     fabric_options,
     force_option,
@@ -43,6 +38,7 @@ if TYPE_CHECKING:
 @force_option
 @trace_options
 @fabric_options
+@box_options
 @job_options
 @quotient_option
 @cache_options
@@ -52,19 +48,11 @@ def analyze(
     traces: tuple[str, ...],
     output: Path | None,
     force: bool,
-    fabric_name: str,
-    costs_file: Path | None,
-    latency: Fraction | None,
-    bandwidth: Fraction | None,
-    latency_box: Range | None,
-    bandwidth_box: Range | None,
-    dependencies: str,
-    gpu: int | None,
-    compute: Fraction,
-    free: tuple[str, ...],
+    fabric: Fabric,
+    box: Box,
+    asked: Asked,
     no_quotient: bool,
-    cache_folder: Path | None,
-    no_cache: bool,
+    store: Store,
     as_json: bool,
     stats: bool,
     **options: Unpack[TraceOptions],
@@ -82,15 +70,12 @@ def analyze(
     """
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
-    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
-    box = build_box(latency_box, bandwidth_box)
-    store = build_store(cache_folder, no_cache)
 
     def load(iteration: int | None = None) -> Trace:
         chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
         return load_trace(traces, **chosen)
 
-    asked: Asked = {**build_asked(dependencies, gpu, compute, free), "use_symmetry": not no_quotient}
+    asked["use_symmetry"] = not no_quotient
     summary = run(load, output, force, fabric, box, store, Stats(stats), **asked)
     if as_json:
         print_json(summary)

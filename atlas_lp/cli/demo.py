@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,13 +11,15 @@ from atlas_lp.cli.analyze import print_summary, run
 from atlas_lp.cli.options import (
     build_box,
     build_fabric,
-    build_store,
     cache_options,
     force_option,
     stats_option,
 )
 from atlas_lp.cli.output import Stats
 from atlas_lp.cli.trace_options import load_trace
+
+if TYPE_CHECKING:
+    from atlas_lp.cache import Store
 
 
 @click.command()
@@ -31,7 +34,7 @@ from atlas_lp.cli.trace_options import load_trace
 @force_option
 @cache_options
 @stats_option
-def demo(output: Path, force: bool, cache_folder: Path | None, no_cache: bool, stats: bool) -> None:
+def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
     """Write a small synthetic multi-node trace and analyze it.
 
     The trace is a data-parallel training step of 4 nodes with 4 GPUs, about 200 collectives per GPU, in the format
@@ -54,8 +57,8 @@ def demo(output: Path, force: bool, cache_folder: Path | None, no_cache: bool, s
         output,
         force,
         build_fabric("alps"),
-        build_box(None, None),
-        build_store(cache_folder, no_cache),
+        build_box(),
+        store,
         record,
     )
     print_summary(summary)

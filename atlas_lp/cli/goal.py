@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -13,13 +10,13 @@ import click
 
 from atlas_lp.cli.options import (
     SIZE,
-    Range,
-    build_box,
-    build_fabric,
+    box_options,
     check_free,
     fabric_options,
     force_option,
+    gathered,
     json_option,
+    model_options,
     output_file_option,
     stats_option,
     traces_argument,
@@ -41,54 +38,6 @@ _TYPES = {name.lower(): name for name in _COLLECTIVES}
 _ALGORITHMS = ("ring", "tree", "p2p", "pat", "nvls", "nvls_tree", "collnet_chain", "collnet_direct")
 _PATTERNS = ("tree", "balanced", "split")
 _DTYPE_BYTES = {"int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
-
-_COLLECTIVE_OPTIONS = (
-    click.option("--type", "kind", required=True, type=click.Choice(list(_TYPES), case_sensitive=False)),
-    click.option(
-        "--algorithm",
-        type=click.Choice(_ALGORITHMS, case_sensitive=False),
-        default="ring",
-        show_default=True,
-        help="alltoall is always p2p.",
-    ),
-    click.option(
-        "--protocol",
-        type=click.Choice(["simple", "ll", "ll128"], case_sensitive=False),
-        default="simple",
-        show_default=True,
-    ),
-    click.option(
-        "--size",
-        required=True,
-        type=SIZE,
-        help="Bytes of the NCCL call: sent per rank for allgather, received per rank for reducescatter, per pair for "
-        "alltoall.",
-    ),
-    click.option("--ranks", required=True, type=click.IntRange(min=2), help="Number of GPUs."),
-    click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True),
-    click.option("--channels", type=click.IntRange(1, 64), help="Channels NCCL chose [1; alltoall 32]."),
-    click.option("--channels-per-peer", type=click.IntRange(1, 64), default=2, show_default=True, help="For alltoall."),
-    click.option("--dtype", type=click.Choice(list(_DTYPE_BYTES)), default="float32", show_default=True),
-    click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose rules hold."),
-    click.option("--root", type=click.IntRange(min=0), default=0, show_default=True),
-    click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter before NCCL 2.22."),
-    click.option(
-        "--tree-pattern", type=click.Choice(_PATTERNS, case_sensitive=False), default="balanced", show_default=True
-    ),
-)
-
-
-def _collective_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that describe one collective; the function gets them as a :class:`_Asked`."""
-
-    @wraps(function)
-    def wrapped(**values: Any) -> None:
-        asked = _Asked(**{field: values.pop(field) for field in _Asked.__dataclass_fields__})
-        function(asked=asked, **values)
-
-    for option in reversed(_COLLECTIVE_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
 
 
 @dataclass(frozen=True)
@@ -146,6 +95,44 @@ class _Asked:
         )
 
 
+_collective_options = gathered(
+    "asked",
+    _Asked,
+    click.option("--type", "kind", required=True, type=click.Choice(list(_TYPES), case_sensitive=False)),
+    click.option(
+        "--algorithm",
+        type=click.Choice(_ALGORITHMS, case_sensitive=False),
+        default="ring",
+        show_default=True,
+        help="alltoall is always p2p.",
+    ),
+    click.option(
+        "--protocol",
+        type=click.Choice(["simple", "ll", "ll128"], case_sensitive=False),
+        default="simple",
+        show_default=True,
+    ),
+    click.option(
+        "--size",
+        required=True,
+        type=SIZE,
+        help="Bytes of the NCCL call: sent per rank for allgather, received per rank for reducescatter, per pair for "
+        "alltoall.",
+    ),
+    click.option("--ranks", required=True, type=click.IntRange(min=2), help="Number of GPUs."),
+    click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True),
+    click.option("--channels", type=click.IntRange(1, 64), help="Channels NCCL chose [1; alltoall 32]."),
+    click.option("--channels-per-peer", type=click.IntRange(1, 64), default=2, show_default=True, help="For alltoall."),
+    click.option("--dtype", type=click.Choice(list(_DTYPE_BYTES)), default="float32", show_default=True),
+    click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose rules hold."),
+    click.option("--root", type=click.IntRange(min=0), default=0, show_default=True),
+    click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter before NCCL 2.22."),
+    click.option(
+        "--tree-pattern", type=click.Choice(_PATTERNS, case_sensitive=False), default="balanced", show_default=True
+    ),
+)
+
+
 per_node_option = click.option(
     "--per-node", is_flag=True, help="One GOAL rank per node, as LogGOPSim expects; else one per GPU."
 )
@@ -165,6 +152,7 @@ def goal() -> None:
 @goal.command()
 @_collective_options
 @fabric_options
+@box_options
 @click.option("--solve", "solve_it", is_flag=True, help="Print the envelope instead of writing text.")
 @solve_options
 @per_node_option
@@ -174,12 +162,8 @@ def goal() -> None:
 @stats_option
 def expand(
     asked: _Asked,
-    fabric_name: str,
-    costs_file: Path | None,
-    latency: Fraction | None,
-    bandwidth: Fraction | None,
-    latency_box: Range | None,
-    bandwidth_box: Range | None,
+    fabric: Fabric,
+    box: Box,
     solve_it: bool,
     per_node: bool,
     output: Path | None,
@@ -202,8 +186,6 @@ def expand(
     """
     from atlas_lp.signatures import expand as expand_signature
 
-    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
-    box = build_box(latency_box, bandwidth_box)
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
     if solve_it:
@@ -225,12 +207,7 @@ def expand(
 @force_option
 def draw(
     asked: _Asked,
-    fabric_name: str,
-    costs_file: Path | None,
-    latency: Fraction | None,
-    bandwidth: Fraction | None,
-    latency_box: Range | None,
-    bandwidth_box: Range | None,
+    fabric: Fabric,
     output: Path | None,
     force: bool,
 ) -> None:
@@ -252,7 +229,6 @@ def draw(
     if output is None:
         raise InputError("no file to write: give one with -o FILE.svg")
     check_free(output, force)
-    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     signature, _ = asked.signature(fabric.gpus_per_nic)
     schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
     graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
@@ -264,7 +240,7 @@ def draw(
 @goal.command()
 @traces_argument
 @click.option("--signature", "key", help="Key of a signature, or its beginning, as inspect prints it.")
-@click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file.")
+@model_options
 @trace_options
 @per_node_option
 @output_file_option
@@ -273,7 +249,7 @@ def draw(
 def export(
     traces: tuple[str, ...],
     key: str | None,
-    fabric_name: str,
+    fabric: Fabric,
     per_node: bool,
     output: Path | None,
     force: bool,
@@ -296,7 +272,6 @@ def export(
     if output is None:
         raise InputError("no file to write: give one with -o FILE.goal or -o FILE.goal.zst")
     check_free(output, force)
-    fabric = build_fabric(fabric_name)
     record = Stats(stats)
     with record.stage("read"):
         trace = load_trace(traces, **options)
@@ -330,6 +305,7 @@ def export(
     help="program: operations of one (rank, cpu) also run in the order of the file.",
 )
 @fabric_options
+@box_options
 @solve_options
 @json_option
 @stats_option
@@ -337,12 +313,8 @@ def solve(
     file: Path,
     gpus_per_node: int,
     cpu_order: str,
-    fabric_name: str,
-    costs_file: Path | None,
-    latency: Fraction | None,
-    bandwidth: Fraction | None,
-    latency_box: Range | None,
-    bandwidth_box: Range | None,
+    fabric: Fabric,
+    box: Box,
     as_json: bool,
     stats: bool,
     **how: Unpack[SolveOptions],
@@ -361,8 +333,6 @@ def solve(
     from atlas_lp.goal import event_graph, read_goal
     from atlas_lp.goal.schedule import with_program_order
 
-    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
-    box = build_box(latency_box, bandwidth_box)
     record = Stats(stats)
     with record.stage("read"):
         schedule = read_goal(file)
@@ -393,9 +363,9 @@ def _problem(
         "signature": signature.key(),
         "ranks": signature.ranks,
         "channels": signature.channels,
-        "method": found.method,
+        "method": "bracket" if found is None else found.method,
     }
-    return Problem(found.graph, signature, fabric, box, about, assumed)
+    return Problem(None if found is None else found.graph, signature, fabric, box, about, assumed)
 
 
 def _find(key: str, signatures: dict[str, Any]) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from atlas_lp.envelope import Box
     from atlas_lp.job import Asked
     from atlas_lp.parameters import Fabric
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]
@@ -78,11 +78,20 @@ LATENCY_RANGE = Quantity("range", _range(parse_time_ns, "0:100us:11"))
 BANDWIDTH_RANGE = Quantity("range", _range(parse_bandwidth, "50Gbps:800Gbps:16"))
 
 
-def _stack(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    def decorate(function: Function) -> Function:
+def gathered(
+    name: str, build: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options whose values a verb gets as one argument *name*: what *build* makes of them."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapped(**values: Any) -> Any:
+            own = {parameter: values.pop(parameter) for parameter in signature(build).parameters}
+            return function(**values, **{name: build(**own)})
+
         for option in reversed(options):
-            function = option(function)
-        return function
+            wrapped = option(wrapped)
+        return wrapped
 
     return decorate
 
@@ -101,53 +110,8 @@ output_file_option = click.option(
 
 force_option = click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
 
-native_options = _stack(
-    click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file."),
-    click.option(
-        "--costs",
-        "costs_file",
-        type=click.Path(path_type=Path),
-        help="Reduce/copy times: a TOML table, or an NPKit summary (JSON).",
-    ),
-    click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
-    click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
-)
-
-fabric_options = _stack(
-    native_options,
-    click.option("--latency-box", type=LATENCY_RANGE, help="Range of L to solve exactly [0:1ms]."),
-    click.option("--bandwidth-box", type=BANDWIDTH_RANGE, help="Range of bandwidth to solve exactly [10Gbps:10Tbps]."),
-)
-
-job_options = _stack(
-    click.option(
-        "--dependencies",
-        type=click.Choice(["auto", "events", "streams"]),
-        default="auto",
-        show_default=True,
-        help="What operations waited for: recorded events and host calls, or the order of streams.",
-    ),
-    click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks)."),
-    click.option(
-        "--compute",
-        type=FACTOR,
-        default="1",
-        help="What if GPU work took this factor of its measured time, such as 0.5.",
-    ),
-    click.option(
-        "--free",
-        multiple=True,
-        help="What if these collectives took no time: AllReduce, or a signature's key.  Repeatable.",
-    ),
-)
-
 quotient_option = click.option(
     "--no-quotient", is_flag=True, help="Expand every rank, also where one per class of ranks would be exact."
-)
-
-cache_options = _stack(
-    click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures."),
-    click.option("--no-cache", is_flag=True, help="Neither read nor write solved signatures."),
 )
 
 
@@ -162,15 +126,12 @@ def build_fabric(
     return fabric if costs_file is None else replace(fabric, reduce_copy=load_costs(costs_file))
 
 
-def build_asked(dependencies: str, gpu: int | None, compute: Fraction, free: tuple[str, ...]) -> Asked:
-    """Return what the options of :data:`job_options` ask of a trace."""
-    from atlas_lp.what_if import WhatIf
-
-    reading = None if dependencies == "auto" else dependencies
-    return {"dependencies": reading, "gpu": gpu, "what_if": WhatIf(compute, free)}
+def build_model(fabric_name: str, costs_file: Path | None) -> Fabric:
+    """Return the fabric named, with its own native point."""
+    return build_fabric(fabric_name, costs_file)
 
 
-def build_box(latency_box: Range | None, bandwidth_box: Range | None) -> Box:
+def build_box(latency_box: Range | None = None, bandwidth_box: Range | None = None) -> Box:
     """Return the box asked for, the default range where nothing was asked."""
     from atlas_lp.envelope import Box
 
@@ -189,6 +150,81 @@ def build_store(cache_folder: Path | None, no_cache: bool) -> Store:
     from atlas_lp.cache import Store, default_folder
 
     return Store(None if no_cache else cache_folder or default_folder())
+
+
+def build_asked(
+    dependencies: str, gpu: int | None, contention: bool, compute: Fraction, free: tuple[str, ...]
+) -> Asked:
+    """Return what is asked of a trace."""
+    from atlas_lp.what_if import WhatIf
+
+    reading = None if dependencies == "auto" else dependencies
+    return {"dependencies": reading, "gpu": gpu, "contention": contention, "what_if": WhatIf(compute, free)}
+
+
+_MODEL = (
+    click.option("--fabric", "fabric_name", default="alps", show_default=True, help="Preset or TOML file."),
+    click.option(
+        "--costs",
+        "costs_file",
+        type=click.Path(path_type=Path),
+        help="Reduce/copy times: a TOML table, or an NPKit summary (JSON).",
+    ),
+)
+
+model_options = gathered("fabric", build_model, *_MODEL)
+"""For verbs whose result does not depend on L or G."""
+
+fabric_options = gathered(
+    "fabric",
+    build_fabric,
+    *_MODEL,
+    click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
+    click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
+)
+
+box_options = gathered(
+    "box",
+    build_box,
+    click.option("--latency-box", type=LATENCY_RANGE, help="Range of L to solve exactly [0:1ms]."),
+    click.option("--bandwidth-box", type=BANDWIDTH_RANGE, help="Range of bandwidth to solve exactly [10Gbps:10Tbps]."),
+)
+
+cache_options = gathered(
+    "store",
+    build_store,
+    click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures."),
+    click.option("--no-cache", is_flag=True, help="Neither read nor write solved signatures."),
+)
+
+job_options = gathered(
+    "asked",
+    build_asked,
+    click.option(
+        "--dependencies",
+        type=click.Choice(["auto", "events", "streams"]),
+        default="auto",
+        show_default=True,
+        help="What operations waited for: recorded events and host calls, or the order of streams.",
+    ),
+    click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks)."),
+    click.option(
+        "--contention",
+        is_flag=True,
+        help="Let collectives that overlap on a NIC share it: lower bounds, in recorded order.",
+    ),
+    click.option(
+        "--compute",
+        type=FACTOR,
+        default="1",
+        help="What if GPU work took this factor of its measured time, such as 0.5.",
+    ),
+    click.option(
+        "--free",
+        multiple=True,
+        help="What if these collectives took no time: AllReduce, or a signature's key.  Repeatable.",
+    ),
+)
 
 
 def check_free(path: Path, force: bool) -> None:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from atlas_lp.cli.options import (
-    build_asked,
-    build_fabric,
-    build_store,
     cache_options,
     check_free,
+    fabric_options,
     force_option,
     job_options,
     json_option,
-    native_options,
     traces_argument,
 )
 from atlas_lp.cli.output import print_json, print_nature, print_table, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
+
+if TYPE_CHECKING:
+    from atlas_lp.cache import Store
+    from atlas_lp.job import Asked
+    from atlas_lp.parameters import Fabric
 
 
 @click.command()
@@ -33,7 +35,7 @@ from atlas_lp.units import format_bandwidth, format_size, format_time, number
     "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many steps to print, longest kept."
 )
 @trace_options
-@native_options
+@fabric_options
 @job_options
 @cache_options
 @json_option
@@ -42,16 +44,9 @@ def path(
     output: Path | None,
     force: bool,
     top: int,
-    fabric_name: str,
-    costs_file: Path | None,
-    latency: Fraction | None,
-    bandwidth: Fraction | None,
-    dependencies: str,
-    gpu: int | None,
-    compute: Fraction,
-    free: tuple[str, ...],
-    cache_folder: Path | None,
-    no_cache: bool,
+    fabric: Fabric,
+    asked: Asked,
+    store: Store,
     as_json: bool,
     **options: Unpack[TraceOptions],
 ) -> None:
@@ -74,7 +69,6 @@ def path(
     if output is not None:
         check_kind(output)
         check_free(output, force)
-    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     where = fabric.latency_ns, fabric.gap_ns_per_byte
     trace = load_trace(traces, **options)
     with progress() as report:
@@ -82,9 +76,9 @@ def path(
             trace,
             fabric,
             Box().around([where]),
-            build_store(cache_folder, no_cache),
+            store,
             report,
-            **build_asked(dependencies, gpu, compute, free),
+            **asked,
         )
     steps = critical_path(job, *where)
     rows = steps_json(job, steps)

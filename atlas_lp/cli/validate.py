@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from atlas_lp.cli.options import (
-    build_fabric,
-    build_store,
     cache_options,
+    fabric_options,
     json_option,
-    native_options,
     stats_option,
     traces_argument,
 )
@@ -23,6 +19,8 @@ from atlas_lp.errors import GateError
 from atlas_lp.units import format_bandwidth, format_time, number
 
 if TYPE_CHECKING:
+    from atlas_lp.cache import Store
+    from atlas_lp.parameters import Fabric
     from atlas_lp.validate import Validation
 
 
@@ -36,19 +34,15 @@ if TYPE_CHECKING:
     help="Percent that composite and monolithic may differ before the exit code is 3.",
 )
 @trace_options
-@native_options
+@fabric_options
 @cache_options
 @json_option
 @stats_option
 def validate(
     traces: tuple[str, ...],
     tolerance: float,
-    fabric_name: str,
-    costs_file: Path | None,
-    latency: Fraction | None,
-    bandwidth: Fraction | None,
-    cache_folder: Path | None,
-    no_cache: bool,
+    fabric: Fabric,
+    store: Store,
     as_json: bool,
     stats: bool,
     **options: Unpack[TraceOptions],
@@ -66,12 +60,11 @@ def validate(
     """
     from atlas_lp.validate import validate as compare
 
-    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth)
     record = Stats(stats)
     with record.stage("read"):
         trace = load_trace(traces, **options)
     with record.stage("compare"):
-        found = compare(trace, fabric, build_store(cache_folder, no_cache))
+        found = compare(trace, fabric, store)
     if as_json:
         print_json(_json(found, tolerance))
     else:
@@ -118,6 +111,6 @@ def _print(found: Validation) -> None:
         if method.note:
             click.echo(f"{method.name}: {method.note}")
     click.echo(
-        "composite holds the ranks of a collective together until the last is done, so it is not below monolithic "
-        "unless overlapping collectives share a NIC"
+        "composite holds ranks that do alike together until the last is done, so it is not below monolithic unless "
+        "collectives overlap on a NIC, or channels take turns there in another order"
     )

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
@@ -119,7 +120,8 @@ class Signature:
 
     def canonical(self) -> dict[str, object]:
         """Return all fields as plain values; fields that an algorithm does not use are left out."""
-        values: dict[str, object] = {**self.__dict__, "protocol": self.protocol.value}
+        values: dict[str, object] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["protocol"] = self.protocol.value
         values["parts"] = [_trimmed([p.channel, p.count, p.ring, p.chunk_bytes, p.last_chunk]) for p in self.parts]
         values["trees"] = [[tree.parents, tree.slots] for tree in self.trees]
         values["transfers"] = None if self.transfers is None else self.transfers.canonical()
@@ -128,6 +130,10 @@ class Signature:
 
     def key(self) -> str:
         """SHA-256 of the canonical form: equal keys mean equal graphs."""
+        return self._key
+
+    @cached_property
+    def _key(self) -> str:
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

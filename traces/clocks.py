@@ -62,7 +62,11 @@ def _link(
     kind = trace.column("operations", "type")
     loose = [kind[i.rows[0]] not in _SYNCHRONIZING for i in instances]
     order = sorted(range(len(instances)), key=lambda n: (loose[n], instances[n].sequence, instances[n].communicator))
+    known: set[tuple[int, tuple[int, ...]]] = set()
     for instance in (instances[n] for n in order):
+        if (instance.communicator, instance.ranks) in known:
+            continue
+        known.add((instance.communicator, instance.ranks))
         rows_host, rows_end = host_of_row[instance.rows], ends[instance.rows]
         present = np.unique(rows_host).tolist()
         last = {h: int(rows_end[rows_host == h].max()) for h in present}

@@ -12,6 +12,7 @@ from atlas_lp.traces.companions import Companions
 from atlas_lp.traces.convert import exports_of
 from atlas_lp.traces.export import open_export
 from atlas_lp.traces.merge import merge
+from atlas_lp.traces.packed import SUFFIX, read_packed
 from atlas_lp.traces.records import Part
 from atlas_lp.traces.selection import Selection, select_window
 from atlas_lp.traces.trace import Trace
@@ -41,6 +42,10 @@ def read_trace(
     parts: list[Part] = []
     kineto_parts: list[Part] = []
     with exports_of(names) as paths:
+        packed = [path for path in paths if path.suffix == SUFFIX]
+        if packed:
+            trace = _packed(packed, len(paths), chosen)
+            return trace if companions is None else companions.add_to(trace)
         for path in _told(paths, progress):
             if path.name.endswith(kineto.SUFFIXES):
                 kineto_parts.append(kineto.read_part(path, chosen))
@@ -53,6 +58,15 @@ def read_trace(
     parts += kineto.place(kineto_parts)
     trace = merge(select_window(parts, chosen), allow_missing)
     return trace if companions is None else companions.add_to(trace)
+
+
+def _packed(packed: Sequence[Path], files: int, selection: Selection) -> Trace:
+    """Read the one packed trace asked for, which is whole."""
+    if files > 1:
+        raise TraceError(f"{packed[0]} is a whole job: give it alone, or the exports it was packed from")
+    if selection != Selection():
+        raise TraceError(f"{packed[0]} is packed: choose ranges, iterations and times when packing the exports")
+    return read_packed(packed[0])
 
 
 def _told(paths: Sequence[Path], progress: Progress | None) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from atlas_lp.cli.cache import cache
 from atlas_lp.cli.demo import demo
 from atlas_lp.cli.goal import goal
 from atlas_lp.cli.inspect import inspect
+from atlas_lp.cli.pack import pack
 from atlas_lp.cli.path import path
 from atlas_lp.cli.sweep import sweep
 from atlas_lp.cli.validate import validate
@@ -58,5 +59,5 @@ def main() -> None:
     """
 
 
-for _command in (inspect, analyze, sweep, path, validate, goal, cache, demo):
+for _command in (inspect, analyze, sweep, pack, path, validate, goal, cache, demo):
     main.add_command(_command)

@@ -24,7 +24,6 @@ from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
-from atlas_lp.solve import solve
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace
 from atlas_lp.units import format_bandwidth, format_time, gbps, number
 
@@ -59,14 +58,11 @@ def analyze(
     """
     box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
     job = solve_job(trace, fabric, box, store, progress, **asked)
-    envelope = solve(
-        job.program.graph,
-        fabric,
-        box,
-        progress=None if progress is None else (lambda planes: progress("program planes", planes, 0)),
-    )
+    signatures = {"hits": store.hits, "misses": store.misses}
+    tell = None if progress is None else (lambda planes: progress("program planes", planes, 0))
+    envelope = job.solve(box, store, tell)
     summary = _Summary(job, envelope).build()
-    summary["cache"] = {"hits": store.hits, "misses": store.misses}
+    summary["cache"] = signatures
     return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 from atlas_lp.certificate import Certificate
 from atlas_lp.errors import InputError
@@ -142,6 +143,10 @@ class Envelope:
 
     def planes(self) -> list[tuple[Fraction, int, int]]:
         """Every plane as (constant_ns, messages, bytes)."""
+        return self._planes
+
+    @cached_property
+    def _planes(self) -> list[tuple[Fraction, int, int]]:
         return [(self.constant_ns(v), v[MESSAGES], v[BYTES]) for v in self.vectors]
 
     def time_ns(self, latency_ns: Fraction, gap_ns_per_byte: Fraction) -> Fraction:

@@ -5,13 +5,14 @@ Data flows once: trace, unique signatures, cached envelopes, program.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
 
-from atlas_lp.cache.store import Store
+from atlas_lp.cache.store import Store, content_key
 from atlas_lp.collective import solve_cached
 from atlas_lp.compose import Program, compose, seen_by
 from atlas_lp.contention import PortLoads
@@ -19,6 +20,8 @@ from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import Evaluator, Longest, Point
 from atlas_lp.parameters import Fabric
+from atlas_lp.signatures.expand import MODEL_VERSION
+from atlas_lp.solve import Planes, solve
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace, sign
 from atlas_lp.what_if import AS_RECORDED, WhatIf
 
@@ -60,6 +63,22 @@ class Job:
         shared = self.contention if contention is None else contention
         loads = port_loads(self.trace, self.fabric, self.signed, self.envelopes, self.free) if shared else None
         return compose(self.trace, self.signed, self.collectives, reading, self.what_if, loads)
+
+    def solve(self, box: Box, store: Store, progress: Planes | None = None) -> Envelope:
+        """The envelope of the program over *box*, from *store* where the same program was solved before."""
+        graph = self.program.graph
+        content = hashlib.sha256()
+        for column in (graph.in_start, graph.source, graph.cost, graph.costs):
+            content.update(np.ascontiguousarray(column).tobytes())
+        # The native point chooses where HiGHS is asked.
+        native = [str(self.fabric.latency_ns), str(self.fabric.gap_ns_per_byte)]
+        fixed = {"fixed": self.fabric.fixed(), "box": [str(value) for value in box.__dict__.values()], "native": native}
+        key = content_key({"graph": content.hexdigest(), "model": MODEL_VERSION, **fixed})
+        found = store.get(key)
+        if not isinstance(found, Envelope):
+            found = solve(graph, self.fabric, box, progress=progress)
+            store.put(key, found, {"type": "program", "ranks": self.trace.gpus.num_rows, "nodes": self.trace.nodes})
+        return found
 
     def at(self, where: Point) -> Longest:
         """The longest path of the program at *where*."""

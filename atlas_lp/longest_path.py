@@ -153,6 +153,19 @@ def _count_path(in_start: Ints, source: Small, cost: Small, tight: Small, end: i
 
 
 @njit(cache=True)
+def _sum_path(source: Small, cost: Small, costs: Ints, tight: Small, end: int) -> Ints:
+    """Sum of the cost rows on the path of tight edges that ends at *end*."""
+    total = np.zeros(costs.shape[1], np.int64)
+    vertex = end
+    while tight[vertex] >= 0:
+        edge = tight[vertex]
+        for component in range(len(total)):
+            total[component] += costs[cost[edge], component]
+        vertex = source[edge]
+    return total
+
+
+@njit(cache=True)
 def _group_ends(low: Ints, high: Ints, group: Ints, groups: int) -> Ints:
     """Last of the latest vertices of each group, -1 for a group without any."""
     ends = np.full(groups, -1, np.int64)
@@ -199,7 +212,7 @@ class Evaluator:
         self._multipliers = [int(value * self.scale) for value in values]
         first, second = self.axes
         self._largest = int(graph.costs.max(initial=0))
-        self._columns = self._constants(), graph.costs[:, first], graph.costs[:, second]
+        self._columns = np.stack([self._constants(), graph.costs[:, first], graph.costs[:, second]], axis=1)
         self._bounds = [self._bound(column) for column in range(3)]
         self.evaluations = 0
 
@@ -220,7 +233,7 @@ class Evaluator:
 
     def _bound(self, column: int) -> int:
         """Longest path counting one column alone; with it T(L, G) <= C + L M + G B is known beforehand."""
-        weight = np.ascontiguousarray(self._columns[column])
+        weight = np.ascontiguousarray(self._columns[:, column])
         if int(weight.max(initial=0)) * self.graph.vertices >= 1 << _WORD_BITS:
             high, low = weight >> _LIMB_BITS, weight & ((1 << _LIMB_BITS) - 1)
             top, rest, _ = _longest_two(self.graph.in_start, self.graph.source, self.graph.cost, high, low)
@@ -253,9 +266,9 @@ class Evaluator:
     def vector(self, tight: Small, end: int) -> PathVector:
         """Vector of the path of *tight* edges to the vertex *end*."""
         graph = self.graph
-        counts = _count_path(graph.in_start, graph.source, graph.cost, tight, end, len(graph.costs))
         if self._largest * graph.vertices < 1 << _WORD_BITS:
-            return tuple((counts @ graph.costs).tolist())
+            return tuple(_sum_path(graph.source, graph.cost, graph.costs, tight, end).tolist())
+        counts = _count_path(graph.in_start, graph.source, graph.cost, tight, end, len(graph.costs))
         return tuple(counts.astype(object) @ graph.costs.astype(object))
 
     def _times(self, where: Point) -> tuple[Ints, Ints | None, Small]:
@@ -271,9 +284,7 @@ class Evaluator:
 
     def _single(self, multipliers: tuple[int, int, int]) -> tuple[Ints, Small]:
         usable = [m if b else 0 for m, b in zip(multipliers, self._bounds, strict=True)]
-        weight = self._columns[0] * usable[0]
-        for column, multiplier in zip(self._columns[1:], usable[1:], strict=True):
-            weight += column * multiplier
+        weight = self._columns @ np.array(usable, dtype=np.int64)
         graph = self.graph
         time: Ints
         tight: Small
@@ -290,7 +301,7 @@ class Evaluator:
                 raise UnsupportedError("this point needs more than 116 bits for exact arithmetic")
         rows = len(self.graph.costs)
         high, low = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
-        _multiply(np.stack(self._columns, axis=1), digits, high, low)
+        _multiply(self._columns, digits, high, low)
         graph = self.graph
         top, rest, tight = _longest_two(graph.in_start, graph.source, graph.cost, high, low)
         return rest, top, tight

@@ -4,13 +4,17 @@ import json
 from fractions import Fraction
 
 import pytest
+from jobs import two_ranks
 
 from atlas_lp.cache import Miss, Store, default_folder
 from atlas_lp.collective import envelope_key, solve_cached
 from atlas_lp.envelope import Box
 from atlas_lp.errors import CacheError
+from atlas_lp.job import solve_job
 from atlas_lp.parameters import load_fabric
 from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
+from atlas_lp.traces import read_trace
+from atlas_lp.what_if import WhatIf
 
 FABRIC = load_fabric()
 NODES = [0, 0, 1, 1]
@@ -27,6 +31,28 @@ def test_second_look_up_hits_and_gives_the_same_envelope(tmp_path):
     assert (first.hits, first.misses) == (0, 1)
     assert (second.hits, second.misses) == (1, 0)
     assert again == solved == solve_cached(signature(), FABRIC, Box(), Store(None))
+
+
+def test_a_program_is_solved_once(tmp_path):
+    trace_folder, cache = tmp_path / "traces", tmp_path / "cache"
+    trace_folder.mkdir()
+    two_ranks(trace_folder)
+    trace = read_trace([trace_folder])
+    store = Store(cache)
+    job = solve_job(trace, FABRIC, Box(), store)
+    solved = job.solve(Box(), store)
+    assert job.solve(Box(), store) == solved
+    assert (store.hits, store.misses) == (1, 2)
+    # Another native point asks HiGHS elsewhere; another job or box is another program.
+    for other, box in (
+        (solve_job(trace, FABRIC.at(latency_ns=Fraction(5)), Box(), store), Box()),
+        (solve_job(trace, FABRIC, Box(), store, what_if=WhatIf(Fraction(2))), Box()),
+        (job, Box(latency_to_ns=Fraction(10**5))),
+    ):
+        misses = store.misses
+        other.solve(box, store)
+        assert store.misses == misses + 1
+    assert [entry.about["type"] for entry in store.entries()].count("program") == 4
 
 
 def test_planes_between_classes_of_ranks_are_kept(tmp_path):

@@ -218,7 +218,8 @@ def test_cache_ls(run, job):
     run("analyze", job, "-o", "out")
     listed = json.loads(run("cache", "ls", "--json").output)
     assert listed["schema"] == "atlas-lp/cache"
-    assert [entry["type"] for entry in listed["entries"]] == ["AllReduce"]
+    assert sorted(entry["type"] for entry in listed["entries"]) == ["AllReduce", "program"]
+    assert " program " in run("cache", "ls").output
 
 
 def test_demo_writes_trace_and_report(run, tmp_path):

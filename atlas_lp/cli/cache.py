@@ -25,7 +25,7 @@ def cache() -> None:
 @click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures.")
 @json_option
 def ls(cache_folder: Path | None, as_json: bool) -> None:
-    """List the solved collectives in the cache.
+    """List the solved collectives and programs in the cache.
 
     The folder is $ATLAS_LP_CACHE, else atlas-lp in the user's cache folder.
 
@@ -50,11 +50,11 @@ def ls(cache_folder: Path | None, as_json: bool) -> None:
                 (
                     e.key[:12],
                     e.about.get("type", "damaged"),
-                    format_size(e.about.get("size_bytes", 0)),
-                    f"{e.about.get('algorithm', '?')} {e.about.get('protocol', '?')}",
-                    e.about.get("ranks", "?"),
-                    e.about.get("nodes", "?"),
-                    e.about.get("channels", "?"),
+                    format_size(e.about["size_bytes"]) if "size_bytes" in e.about else "-",
+                    f"{e.about.get('algorithm', '-')} {e.about.get('protocol', '')}",
+                    e.about.get("ranks", "-"),
+                    e.about.get("nodes", "-"),
+                    e.about.get("channels", "-"),
                     e.planes,
                     format_size(e.size_bytes),
                 )

@@ -16,10 +16,11 @@ import atlas_lp
 from atlas_lp.attribution import Attribution
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
-from atlas_lp.compose import DEPENDENCIES, compose, records_events
+from atlas_lp.compose import compose
 from atlas_lp.envelope import Box, Envelope, Piece, RankClasses, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.job import Asked, Job, solve_job
+from atlas_lp.links import DEPENDENCIES, records_events
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures.costs import load_costs

@@ -187,9 +187,16 @@ class LongestPathLP:
         return self._run()
 
     def solve_warm(self, where: Point) -> tuple[float, float, float, int]:
-        """Solve at *where* by dual simplex from the basis of the solve before; results as of :meth:`solve`."""
+        """Solve at *where* by dual simplex from the basis of the solve before; results as of :meth:`solve`.
+
+        On graphs whose bytes are many orders above their messages HiGHS may give up on the way: then it starts cold.
+        """
         self._move(where)
-        return self._run()
+        try:
+            return self._run()
+        except SolveError:
+            self.solver.clearSolver()
+            return self.solve_cold(where)
 
     def write(self, path: Path) -> None:
         """Write the LP at the point last moved to, as ``.mps`` or ``.lp``.

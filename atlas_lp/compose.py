@@ -18,13 +18,10 @@ from atlas_lp.envelope import RankClasses
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.links import Ends, Links, OperationTimes, event_links, stream_links
+from atlas_lp.links import Ends, Links, OperationTimes, find_links
 from atlas_lp.longest_path import Longest, PathVector
 from atlas_lp.traces import Gap, SignedInstance, Trace
 from atlas_lp.what_if import AS_RECORDED, WhatIf
-
-DEPENDENCIES = ("events", "streams")
-"""Readings of a trace: by recorded events and host calls, or by the order of streams."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +67,16 @@ def compose(
 ) -> Program:
     """Build the program of *trace*; *collectives* gives the planes of every instance of *signed*.
 
-    *dependencies* is one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.  Collectives that
-    *what_if* frees are for the caller, who gives their planes.  With *loads* collectives that overlap share their NICs
-    (:mod:`~atlas_lp.contention`).
+    *dependencies* is one of :data:`~atlas_lp.links.DEPENDENCIES`; None takes events where the trace recorded them.
+    Collectives that *what_if* frees are for the caller, who gives their planes.  With *loads* collectives that overlap
+    share their NICs (:mod:`~atlas_lp.contention`).
 
     Raises :class:`~atlas_lp.errors.CycleError` when two ranks recorded the same instances in opposite orders, and
     :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded.
     """
     times = OperationTimes(trace, signed)
     ends = Ends.of(times, collectives)
-    used = dependencies or ("events" if records_events(trace) else "streams")
-    if used == "streams":
-        links = stream_links(times, ends, what_if)
-    elif trace.work is None:
-        raise InputError("the trace records no CUDA calls or streams: use --dependencies streams")
-    else:
-        links = event_links(times, ends, trace.work, what_if)
+    links, used = find_links(trace, times, ends, dependencies, what_if)
     planes = _planes(collectives, ends)
     rows = [planes] if loads is None else [planes, shared_ports(times, ends, loads)]
     graph, owner = _graph(links, rows, signed, ends)
@@ -115,11 +106,6 @@ def _alone(signed: SignedInstance, rows: NDArray[np.int64]) -> SignedInstance:
     """The instance with only *rows* of its own."""
     ranks = np.array(signed.instance.ranks)[np.isin(signed.instance.rows, rows)]
     return replace(signed, instance=replace(signed.instance, rows=rows, ranks=tuple(ranks.tolist())))
-
-
-def records_events(trace: Trace) -> bool:
-    """Whether the trace says what GPU work waited for: some event wait or synchronisation was recorded."""
-    return trace.work is not None and bool(len(trace.work.before) or (trace.work.synced >= 0).any())
 
 
 def _planes(collectives: Sequence[RankClasses], ends: Ends) -> Rows:

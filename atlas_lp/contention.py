@@ -95,7 +95,7 @@ class _Busy:
         self.end = times.end_ns[self.operation]
         self.instance = times.instance[self.operation]
         self.sent = sent[self.operation]
-        self.period = _periods(port[self.operation], times.start[self.operation], self.end)
+        self.period = busy_periods(port[self.operation], times.start[self.operation], self.end)
         # Per operation: which one of its window ends last, the window's load, and whether it holds two instances.
         self.latest = np.arange(len(order))
         self.load = self.sent.copy()
@@ -121,8 +121,8 @@ class _Busy:
         return len(np.unique(both[1][count[place] > 1]))
 
 
-def _periods(port: Ints, start: Ints, end: Ints) -> Ints:
-    """Number of the busy period of every operation, sorted by port and start: one ends where nothing runs."""
+def busy_periods(port: Ints, start: Ints, end: Ints) -> Ints:
+    """Number of the busy period of every operation; they are sorted by port and start.  One ends where nothing runs."""
     if not len(port):
         return port
     span = int(end.max() - start.min()) + 1

@@ -26,6 +26,9 @@ from atlas_lp.traces.clocks import host_offsets
 from atlas_lp.traces.work import Work
 from atlas_lp.what_if import AS_RECORDED, WhatIf
 
+DEPENDENCIES = ("events", "streams")
+"""Readings of a trace: by recorded events and host calls, or by the order of streams."""
+
 START = -1
 """Predecessor of what has none."""
 
@@ -63,9 +66,19 @@ class Ends:
     def of(cls, times: OperationTimes, collectives: Sequence[RankClasses]) -> Ends:
         """Number the vertices of the instances of *times*, instance by instance, from 1 on."""
         classes = np.array([c.count for c in collectives], dtype=np.int64)
-        first = 1 + np.cumsum(2 * classes) - 2 * classes
         of_rank = [np.array(collective.of_rank, dtype=np.int64) for collective in collectives]
-        own = times.by_label(of_rank)
+        return cls._numbered(times, classes, times.by_label(of_rank))
+
+    @classmethod
+    def of_operations(cls, times: OperationTimes) -> Ends:
+        """The same with a class for every operation."""
+        classes = np.array([len(rows) for rows in times.rows], dtype=np.int64)
+        own = np.arange(len(times.instance)) - np.repeat(np.cumsum(classes) - classes, classes)
+        return cls._numbered(times, classes, own)
+
+    @classmethod
+    def _numbered(cls, times: OperationTimes, classes: Ints, own: Ints) -> Ends:
+        first = 1 + np.cumsum(2 * classes) - 2 * classes
         ready = first[times.instance] + own
         return cls(ready, ready + classes[times.instance], first, classes)
 
@@ -169,6 +182,27 @@ class OperationTimes:
                 Gap("overlap", overlapping, "operations that start before the one before them on their stream ends")
             )
         return result
+
+
+def records_events(trace: Trace) -> bool:
+    """Whether the trace says what GPU work waited for: some event wait or synchronisation was recorded."""
+    return trace.work is not None and bool(len(trace.work.before) or (trace.work.synced >= 0).any())
+
+
+def find_links(
+    trace: Trace, times: OperationTimes, ends: Ends, dependencies: str | None, what_if: WhatIf = AS_RECORDED
+) -> tuple[Links, str]:
+    """Links by *dependencies*, one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.
+
+    Returns which was used, too.  Raises :class:`~atlas_lp.errors.InputError` when events are asked for and were not
+    recorded.
+    """
+    used = dependencies or ("events" if records_events(trace) else "streams")
+    if used == "streams":
+        return stream_links(times, ends, what_if), used
+    if trace.work is None:
+        raise InputError("the trace records no CUDA calls or streams: use --dependencies streams")
+    return event_links(times, ends, trace.work, what_if), used
 
 
 def stream_links(times: OperationTimes, ends: Ends, what_if: WhatIf = AS_RECORDED) -> Links:

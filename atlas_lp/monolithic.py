@@ -1,8 +1,8 @@
 """A whole trace as one GOAL schedule: every message of every collective, between measured gaps.
 
 The composition of :mod:`~atlas_lp.compose` with its instances expanded: per operation two calcs of 0 ns mark begin and
-end, measured gaps are calcs between them.  Unlike in the composition, ranks are not held together at the end of a
-collective.
+end; what lies between, by either reading of :mod:`~atlas_lp.links`, are calcs.  Unlike in the composition, every rank
+of a collective begins when it arrives and ends with its own last operation.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from atlas_lp.contention import busy_periods
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.schedule import CALC, Ints, Schedule
-from atlas_lp.links import START, OperationTimes
+from atlas_lp.links import Ends, OperationTimes, find_links
 from atlas_lp.parameters import Fabric
 from atlas_lp.signatures import expand, operation_count
 from atlas_lp.signatures.expand import MAX_OPERATIONS
@@ -26,8 +27,13 @@ _TAG_BITS = 32
 _GAP, _BEGIN, _BODY, _END = range(4)
 
 
-def monolithic(trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric) -> Schedule:
+def monolithic(
+    trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric, dependencies: str | None = "streams"
+) -> Schedule:
     """Expand all instances of *trace* into one schedule whose ranks are the GPUs.
+
+    *dependencies* is as for :func:`~atlas_lp.links.find_links`.  Delays of hosts are calcs, too, so that what waits
+    beside computation is understood by graphs, and only streams by a simulator that runs one calc of a cpu at a time.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` when that needs more than the limit of operations, before
     anything is expanded, and when ranks are missing.
@@ -39,7 +45,7 @@ def monolithic(trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric) -
             "export one signature with --signature"
         )
     builder = _Builder(trace, signed, fabric)
-    builder.add_gaps()
+    builder.add_links(trace, dependencies)
     expanded: dict[str, Schedule] = {}
     for number, instance in enumerate(signed):
         key = instance.signature.key()
@@ -67,6 +73,16 @@ class _Builder:
         self.begin = self._add(self.times.gpu, self.turn, zero + _BEGIN)
         self.end = self._add(self.times.gpu, self.turn, zero + _END)
         self.first = np.cumsum([0, *(len(rows) for rows in self.times.rows)])
+        self.period = self._periods(trace.column("gpus", "node"))
+
+    def _periods(self, node: Ints) -> Ints:
+        """Busy period of the NIC of every operation: what ran before something else also sends before it."""
+        times = self.times
+        port = (node * (int(self.nic_of_gpu.max()) + 1) + self.nic_of_gpu)[times.gpu]
+        order = np.lexsort((times.end_ns, times.start, port))
+        period = np.empty(len(order), dtype=np.int64)
+        period[order] = busy_periods(port[order], times.start[order], times.end_ns[order])
+        return period
 
     def _add(
         self,
@@ -79,26 +95,35 @@ class _Builder:
         tag: Ints | int = 0,
         cpu: Ints | int = 0,
         nic: Ints | int = 0,
+        period: Ints | int = 0,
     ) -> Ints:
         """Append operations; return their numbers."""
-        block = np.empty((9, len(gpu)), dtype=np.int64)
-        for row, values in enumerate((gpu, turn, place, kind, size, peer, tag, cpu, nic)):
+        block = np.empty((10, len(gpu)), dtype=np.int64)
+        for row, values in enumerate((gpu, turn, place, kind, size, peer, tag, cpu, nic, period)):
             block[row] = values
         self.columns.append(block)
         numbers = np.arange(self.count, self.count + len(gpu))
         self.count += len(gpu)
         return numbers
 
-    def add_gaps(self) -> None:
-        """Add a calc per measured gap, between the end of one operation and the begin of the next."""
-        before, after, cost = self.times.gap_edges()
-        inside = after >= 0
-        gpu = np.where(inside, self.times.gpu[after], -1 - after)
-        turn = np.where(inside, self.turn[after], len(self.turn))
-        gap = self._add(gpu, turn, np.full(len(gpu), _GAP), size=cost)
-        follows = before != START
-        self.dependencies.append((self.end[before[follows]], gap[follows]))
-        self.dependencies.append((gap[inside], self.begin[after[inside]]))
+    def add_links(self, trace: Trace, dependencies: str | None) -> None:
+        """Add a calc per link, between the ends of operations and of other GPU work, which is a calc of 0 ns."""
+        ends = Ends.of_operations(self.times)
+        links, used = find_links(trace, self.times, ends, dependencies)
+        number = np.full(links.vertices, -1, dtype=np.int64)
+        turn = np.full(links.vertices, len(self.turn), dtype=np.int64)
+        number[ends.ready], turn[ends.ready] = self.begin, self.turn
+        number[ends.done] = self.end
+        if used == "events":
+            gpu = np.zeros(links.vertices, dtype=np.int64)
+            gpu[links.targets] = links.gpus
+            work = np.arange(ends.end, links.vertices)
+            number[work] = self._add(gpu[work], turn[work], np.full(len(work), _GAP))
+        gap = self._add(links.gpus, turn[links.targets], np.full(len(links.costs), _GAP), size=links.costs)
+        # The start, and the end of a GPU in the reading by streams, are no operations.
+        before, after = number[links.sources], number[links.targets]
+        self.dependencies.append((before[before >= 0], gap[before >= 0]))
+        self.dependencies.append((gap[after >= 0], after[after >= 0]))
 
     def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule) -> None:
         """Add the messages and calcs of one instance, from begin to end on each of its GPUs."""
@@ -121,6 +146,7 @@ class _Builder:
             tag=np.where(is_calc, 0, tags),
             cpu=schedule.cpu,
             nic=np.where(is_calc, 0, self.nic_of_gpu[gpu]),
+            period=self.period[operation],
         )
         has_before, has_after = np.zeros(len(own), dtype=bool), np.zeros(len(own), dtype=bool)
         has_before[schedule.after] = True
@@ -142,7 +168,7 @@ class _Builder:
         place = np.empty(self.count, dtype=np.int64)
         place[order] = np.arange(self.count)
         before, after = (place[np.concatenate(ends)] for ends in zip(*self.dependencies, strict=True))
-        gpu, _, _, kind, size, peer, tag, cpu, nic = columns[:, order]
+        gpu, _, _, kind, size, peer, tag, cpu, nic, period = columns[:, order]
         _, tag = np.unique(tag, return_inverse=True)
         return Schedule(
             ranks=self.gpus,
@@ -156,4 +182,5 @@ class _Builder:
             before=before,
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),
+            turn=period,
         )

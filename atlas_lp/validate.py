@@ -1,9 +1,10 @@
 """One trace, several ways to its time: what the composition leaves out, measured.
 
 *composite* is the program of instances; *monolithic* the graph of every message of the whole trace through the same
-engine; *lp* HiGHS on the program, cold at the first point and warm after it; *measured* the recorded span.
+engine; *lp* HiGHS on the program, cold at the first point and warm after it; *LogGOPSim* the simulator on the exported
+messages, where it is installed; *measured* the recorded span.
 
-Composite and monolithic share the gaps of streams.  The composite holds the ranks of one class together until the last
+Composite and monolithic read the same dependencies.  The composite holds the ranks of one class together until the last
 one arrives or is done (:mod:`~atlas_lp.rank_classes`), so it is never below the monolithic graph but for the queues of
 NICs: collectives that overlap in time share them in the monolithic graph, and not in the composite, and two channels
 of one collective may take turns there in another order.
@@ -11,21 +12,28 @@ of one collective may take turns there in another order.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
 
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import LongestPathLP
 from atlas_lp.envelope import Box
-from atlas_lp.errors import UnsupportedError
+from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import EventGraph, event_graph
-from atlas_lp.job import solve_job
+from atlas_lp.goal.per_node import numbered, per_node
+from atlas_lp.job import Job, solve_job
+from atlas_lp.loggopsim import DIFFERS, compiled, programs
 from atlas_lp.longest_path import Evaluator, point
 from atlas_lp.monolithic import monolithic
 from atlas_lp.parameters import Fabric
-from atlas_lp.traces import SignedInstance, Trace
+from atlas_lp.peak_memory import peak_bytes, restart_peak
+from atlas_lp.traces import Trace
 
 Points = Sequence[tuple[Fraction, Fraction]]
 """Points (L in ns, G in ns per byte)."""
@@ -35,13 +43,15 @@ Points = Sequence[tuple[Fraction, Fraction]]
 class Method:
     """One way to the time: T in ns at every point, vertices of its graph, seconds to build and to evaluate.
 
-    ``times_ns`` is empty where ``note`` says why there is none.
+    ``peak_bytes`` is the most memory of the process meanwhile (0: not known).  ``times_ns`` is empty where ``note``
+    says why there is none; else ``note`` says what to keep in mind.
     """
 
     name: str
     times_ns: tuple[float, ...]
     vertices: int
     seconds: float
+    peak_bytes: int = 0
     note: str = ""
 
 
@@ -52,6 +62,7 @@ class Validation:
     points: tuple[tuple[Fraction, Fraction], ...]
     methods: tuple[Method, ...]
     measured_ns: int
+    dependencies: str
 
     @property
     def difference(self) -> float | None:
@@ -74,46 +85,96 @@ def default_points(fabric: Fabric) -> Points:
     ]
 
 
-def validate(trace: Trace, fabric: Fabric, store: Store, points: Points | None = None) -> Validation:
+def validate(
+    trace: Trace, fabric: Fabric, store: Store, points: Points | None = None, dependencies: str | None = None
+) -> Validation:
     """Compare all methods on *trace* at *points* (default: :func:`default_points`).
+
+    *dependencies* is as for :func:`~atlas_lp.links.find_links`.  LogGOPSim runs one calc of a cpu at a time, so it gets
+    what the order of streams gives.
 
     Raises what reading, signing and solving raise; a monolithic graph that is too large is noted, not raised.
     """
     chosen = tuple(points or default_points(fabric))
     box = Box().around(chosen)
     fabric = fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
-    begin = time.perf_counter()
-    job = solve_job(trace, fabric, box, store, dependencies="streams")
-    graph = job.program.graph
-    composite = _method("composite", graph, fabric, chosen, begin)
-    methods = [composite, _monolithic(trace, job.signed, fabric, chosen), _lp(graph, fabric, chosen)]
-    begin = time.perf_counter()
-    shared = job.composed(contention=True)
-    if shared.sharing:
-        methods.append(_method("composite, NICs shared", shared.graph, fabric, chosen, begin))
-    return Validation(chosen, tuple(methods), job.program.measured_ns)
+    with _Watch("composite") as watch:
+        job = solve_job(trace, fabric, box, store, dependencies=dependencies)
+        composite = watch.evaluated(job.program.graph, fabric, chosen)
+    methods = [composite]
+    with _Watch("monolithic") as watch:
+        try:
+            schedule = monolithic(trace, job.signed, fabric, dependencies)
+        except UnsupportedError as error:
+            methods.append(watch.skipped(str(error)))
+        else:
+            nodes = trace.column("gpus", "node")
+            whole = event_graph(schedule, nodes, fabric.port_rule, fabric.ingress)
+            methods.append(watch.evaluated(whole, fabric, chosen))
+            del whole, schedule
+    with _Watch("lp (HiGHS)") as watch:
+        methods.append(watch.found(_lp(job.program.graph, fabric, chosen), job.program.graph.vertices))
+    with _Watch("composite, NICs shared") as watch:
+        shared = job.composed(contention=True)
+        if shared.sharing:
+            methods.append(watch.evaluated(shared.graph, fabric, chosen))
+    installed = programs()
+    if installed is not None:
+        with _Watch("LogGOPSim") as watch:
+            methods.append(_simulated(watch, job, chosen, installed))
+    return Validation(chosen, tuple(methods), job.program.measured_ns, job.program.dependencies)
 
 
-def _method(name: str, graph: EventGraph, fabric: Fabric, points: Points, begin: float) -> Method:
-    evaluator = Evaluator(graph, fabric.theta())
-    times = tuple(float(evaluator.at(point(*where)).time_ns) for where in points)
-    return Method(name, times, graph.vertices, time.perf_counter() - begin)
+class _Watch:
+    """Time and memory of one method, from entering on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> _Watch:
+        self.begin = time.perf_counter()
+        self.watched = restart_peak()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
+    def found(self, times: tuple[float, ...], vertices: int, note: str = "") -> Method:
+        """The method with its *times*."""
+        peak = peak_bytes() if self.watched else 0
+        return Method(self.name, times, vertices, time.perf_counter() - self.begin, peak, note)
+
+    def skipped(self, note: str) -> Method:
+        """The method without times, and why."""
+        return self.found((), 0, note)
+
+    def evaluated(self, graph: EventGraph, fabric: Fabric, points: Points) -> Method:
+        """The method that *graph* is, at all *points*."""
+        evaluator = Evaluator(graph, fabric.theta())
+        return self.found(tuple(float(evaluator.at(point(*where)).time_ns) for where in points), graph.vertices)
 
 
-def _monolithic(trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric, points: Points) -> Method:
-    begin = time.perf_counter()
-    try:
-        schedule = monolithic(trace, signed, fabric)
-    except UnsupportedError as error:
-        return Method("monolithic", (), 0, time.perf_counter() - begin, str(error))
-    graph = event_graph(schedule, trace.column("gpus", "node"), fabric.port_rule, fabric.ingress)
-    return _method("monolithic", graph, fabric, points, begin)
-
-
-def _lp(graph: EventGraph, fabric: Fabric, points: Points) -> Method:
-    begin = time.perf_counter()
+def _lp(graph: EventGraph, fabric: Fabric, points: Points) -> tuple[float, ...]:
+    """HiGHS on the program: cold at the first point, warm after it."""
     evaluator = Evaluator(graph, fabric.theta())
     lp = LongestPathLP(evaluator, max(float(evaluator.at(point(*where)).time_ns) for where in points))
     solves: list[Callable[..., tuple[float, float, float, int]]] = [lp.solve_cold, *[lp.solve_warm] * len(points)]
-    times = tuple(solve(point(*where))[0] for solve, where in zip(solves, points, strict=False))
-    return Method("lp (HiGHS)", times, graph.vertices, time.perf_counter() - begin)
+    return tuple(solve(point(*where))[0] for solve, where in zip(solves, points, strict=False))
+
+
+def _simulated(watch: _Watch, job: Job, points: Points, installed: tuple[str, str]) -> Method:
+    """LogGOPSim on the messages, one GOAL rank per node; the memory is ours, not that of the simulator."""
+    fabric = job.fabric
+    _, node = np.unique(job.trace.column("gpus", "node"), return_inverse=True)
+    try:
+        schedule = monolithic(job.trace, job.signed, fabric)
+        exported = numbered(per_node(schedule, node, fabric.up_latency_ns, fabric.up_gap_ns_per_byte))
+        with tempfile.TemporaryDirectory(prefix="atlas-lp-") as folder:
+            simulator = compiled(exported, Path(folder), installed)
+            times = [
+                float(simulator.time_ns(fabric.at(latency_ns=latency, gap_ns_per_byte=gap))) for latency, gap in points
+            ]
+    except InputError as error:
+        return watch.skipped(str(error))
+    note = DIFFERS if job.program.dependencies == "streams" else f"dependencies from streams; {DIFFERS}"
+    return watch.found(tuple(times), len(exported), note)

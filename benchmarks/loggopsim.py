@@ -5,9 +5,7 @@ PATH as ``LogGOPSim`` and ``txt2bin`` or named by options; without them the scri
 schedules of ``engine_vs_sweep.py`` as GOAL text, one rank per node.  The time of a run is that of the process; turning
 text into its binary form is counted for it as little as building the graph is for the engine.
 
-Tags number the messages of each pair of ranks.  With one tag per channel the fork in atlahs, which puts a receive that
-finds its cpu busy back at the end of the queue, mixes receives up and stops early without a word; the script checks
-that every send was simulated.  Its hash uses the upper half of a tag, so that is where the number stands.
+Tags number the messages of each pair of ranks, which the fork in atlahs needs (``atlas_lp/goal/per_node.py``).
 
 Two points are compared.  At *plain* (o = g = 0, G = 1 ns/B) the two models coincide but for the order in which a port
 sends: LogGOPSim's is that of readiness, and not defined where two sends are ready at the same time.  At *native* it
@@ -19,10 +17,9 @@ Run: ``python benchmarks/loggopsim.py`` (a minute; ``--quick``: seconds).
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -33,43 +30,16 @@ import numpy as np
 from graphs import EQUAL_BYTES, RANDOM_BYTES, ring, stencil
 from measuring import best_of, claim, in_seconds, show
 
-from atlas_lp.goal import SEND, EventGraph, Schedule, event_graph, write_goal
-from atlas_lp.goal.per_node import per_node
+from atlas_lp.errors import AtlasError
+from atlas_lp.goal import EventGraph, Schedule, event_graph
+from atlas_lp.goal.per_node import numbered, per_node
+from atlas_lp.loggopsim import COMPILER, SIMULATOR, compiled, programs
 from atlas_lp.longest_path import MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric, load_fabric
 from atlas_lp.signatures import expand
 from atlas_lp.solve import solve_along
 
 LATEST_NS = 100_000
-_EAGER = "2000000000"
-_FINISH = re.compile(r"Maximum finishing time at host \d+: (\d+)")
-_EVENTS = re.compile(r"Events: (\d+)")
-_TAG_SHIFT = 16
-
-
-class Simulator:
-    """LogGOPSim on one file; *events* is how many it must simulate: operations and messages."""
-
-    def __init__(self, program: str, binary: Path, events: int) -> None:
-        self.command = [program, "-f", str(binary), "-S", _EAGER, "-b"]
-        self.events = events
-
-    def run(self, fabric: Fabric) -> int:
-        """T in ns with the parameters of *fabric*, whose L, o and g must be whole ns."""
-        values = {"-L": fabric.latency_ns, "-o": fabric.overhead_ns, "-g": fabric.message_gap_ns}
-        words = [word for option, value in values.items() for word in (option, str(int(value)))]
-        gap = fabric.gap_ns_per_byte
-        text = str(gap) if gap.denominator == 1 else f"{float(gap):.12g}"
-        done = subprocess.run([*self.command, *words, "-G", text], capture_output=True, text=True, check=False)
-        found, events = _FINISH.search(done.stdout), _EVENTS.search(done.stdout)
-        if done.returncode or found is None or events is None:
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise click.ClickException(
-                f"LogGOPSim failed at G = {text}: {' '.join(last)} (forks that take whole G only: give --gap 1)"
-            )
-        if int(events[1]) != self.events:
-            raise click.ClickException(f"LogGOPSim stopped after {events[1]} of {self.events} events")
-        return int(found[1])
 
 
 @dataclass(frozen=True)
@@ -113,20 +83,6 @@ def schedules(quick: bool, gpus_per_node: int, fabric: Fabric) -> dict[str, Sche
     return found
 
 
-def numbered(schedule: Schedule) -> Schedule:
-    """The same schedule with a tag for every message of a pair of ranks."""
-    sends, recvs = schedule.messages()
-    pair = schedule.rank[sends] * schedule.ranks + schedule.peer[sends]
-    order = np.lexsort((sends, pair))
-    first = np.searchsorted(pair[order], pair[order])
-    number = np.arange(len(order)) - first
-    if len(number) and int(number.max()) >> (32 - _TAG_SHIFT):
-        raise click.ClickException("two ranks exchange too many messages for tags of 32 bits")
-    tag = schedule.tag.copy()
-    tag[sends[order]] = tag[recvs[order]] = number << _TAG_SHIFT
-    return replace(schedule, tag=tag)
-
-
 def exact_time(graph: EventGraph, fabric: Fabric) -> tuple[Fraction, int]:
     """T in ns and the messages on the critical path."""
     evaluator = Evaluator(graph, fabric.theta())
@@ -135,34 +91,29 @@ def exact_time(graph: EventGraph, fabric: Fabric) -> tuple[Fraction, int]:
 
 
 def compare(
-    name: str, schedule: Schedule, fabric: Fabric, programs: tuple[str, str], points: int, folder: Path
+    name: str, schedule: Schedule, fabric: Fabric, installed: tuple[str, str], points: int, folder: Path
 ) -> Comparison:
     """Solve and simulate one schedule."""
-    simulator, compiler = programs
-    text, binary = folder / "schedule.goal", folder / "schedule.bin"
-    write_goal(numbered(schedule), text)
-    command = [compiler, "-i", str(text), "-o", str(binary)]
-    compiled, _ = best_of(1, lambda: subprocess.run(command, capture_output=True, check=True))
+    compile_seconds, program = best_of(1, lambda: compiled(numbered(schedule), folder, installed))
     build, graph = best_of(1, lambda: event_graph(schedule, None, fabric.port_rule))
     exact, _ = best_of(3, lambda: solve_along(graph, fabric, "messages", Fraction(0), Fraction(LATEST_NS)))
-    program = Simulator(simulator, binary, len(schedule) + schedule.count(SEND))
-    one, native = best_of(3, lambda: program.run(fabric))
+    one, native = best_of(3, lambda: program.time_ns(fabric))
     begin = perf_counter()
     for i in range(points):
-        program.run(fabric.at(latency_ns=Fraction(LATEST_NS * i // (points - 1))))
+        program.time_ns(fabric.at(latency_ns=Fraction(LATEST_NS * i // (points - 1))))
     many = perf_counter() - begin
     time, messages = exact_time(graph, fabric)
     simple = plain(fabric)
     return Comparison(
         name=name,
         operations=len(schedule),
-        text_bytes=text.stat().st_size,
-        compile=compiled,
+        text_bytes=(folder / "schedule.goal").stat().st_size,
+        compile=compile_seconds,
         build=build,
         exact=exact,
         one=one,
         many=many,
-        plain=(program.run(simple), exact_time(graph, simple)[0]),
+        plain=(program.time_ns(simple), exact_time(graph, simple)[0]),
         native=(native, time),
         messages=messages,
     )
@@ -206,10 +157,19 @@ def report(found: list[Comparison], fabric: Fabric, points: int, judged: bool) -
     )
 
 
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn an error of the project into one line."""
+    try:
+        yield
+    except AtlasError as error:
+        raise click.ClickException(str(error)) from None
+
+
 @click.command(help=__doc__)
 @click.option("--quick", is_flag=True, help="Small schedules.")
-@click.option("--simulator", default="LogGOPSim", show_default=True, help="Name on PATH, or file.")
-@click.option("--compiler", default="txt2bin", show_default=True, help="Name on PATH, or file.")
+@click.option("--simulator", default=SIMULATOR, show_default=True, help="Name on PATH, or file.")
+@click.option("--compiler", default=COMPILER, show_default=True, help="Name on PATH, or file.")
 @click.option("--points", type=click.IntRange(min=2), default=101, show_default=True, help="Runs over 0..100 us.")
 @click.option("--gap", help="G in ns per byte for the native point; whole for forks other than ATLAHS.")
 @click.option(
@@ -220,17 +180,17 @@ def report(found: list[Comparison], fabric: Fabric, points: int, judged: bool) -
     help="GPUs of a node in the ring; 1 for forks other than ATLAHS, which lose dependencies between cpus.",
 )
 def main(quick: bool, simulator: str, compiler: str, points: int, gap: str | None, gpus_per_node: int) -> None:
-    programs = shutil.which(simulator), shutil.which(compiler)
-    if programs[0] is None or programs[1] is None:
+    installed = programs(simulator, compiler)
+    if installed is None:
         print(f"skipped: {simulator} and {compiler} are not both installed; no ratio was measured")
         return
     fabric = load_fabric()
     if gap is not None:
         fabric = fabric.at(gap_ns_per_byte=Fraction(gap))
     solve_along(event_graph(stencil(3, 2)), fabric, "messages", Fraction(0), Fraction(LATEST_NS))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, refusing():
         found = [
-            compare(name, schedule, fabric, (programs[0], programs[1]), points, Path(folder))
+            compare(name, schedule, fabric, installed, points, Path(folder))
             for name, schedule in schedules(quick, gpus_per_node, fabric).items()
         ]
     report(found, fabric, points, not quick)

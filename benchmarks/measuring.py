@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import math
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
+
+from atlas_lp.peak_memory import peak_bytes, restart_peak
 
 Result = TypeVar("Result")
 
@@ -28,33 +28,14 @@ def best_of(repeats: int, function: Callable[[], Result]) -> tuple[float, Result
     return min(times), result  # type: ignore[return-value]
 
 
-def peak_bytes() -> int:
-    """Most memory this process has had, on Linux since :func:`start_bytes`."""
-    return _status("VmHWM") or _most_ever()
-
-
 def start_bytes() -> int:
-    """Memory this process has now, from where :func:`peak_bytes` counts anew.
+    """Memory this process has now, from where :func:`~atlas_lp.peak_memory.peak_bytes` counts anew.
 
     Where peaks cannot be reset (not Linux), the most it ever had: then a small peak hides behind that of starting.
     """
     gc.collect()
-    try:
-        Path("/proc/self/clear_refs").write_text("5", "ascii")
-    except OSError:
-        return _most_ever()
-    return _status("VmRSS")
-
-
-def _status(field: str) -> int:
-    """One size of this process that Linux tells, or 0."""
-    status = Path("/proc/self/status")
-    lines = status.read_text("ascii").splitlines() if status.exists() else []
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
-
-
-def _most_ever() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    restart_peak()
+    return peak_bytes()
 
 
 def in_fresh_process(script: str, *words: object) -> dict[str, Any]:

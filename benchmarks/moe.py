@@ -22,9 +22,10 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow as pa
-from measuring import claim, in_bytes, in_fresh_process, in_seconds, peak_bytes, show, start_bytes
+from measuring import claim, in_bytes, in_fresh_process, in_seconds, show, start_bytes
 from numpy.typing import NDArray
 
+from atlas_lp.peak_memory import peak_bytes
 from atlas_lp.traces import Sourced, Trace
 from atlas_lp.traces.trace import OPERATION_COLUMNS, operation_table
 

@@ -11,10 +11,10 @@ The model (LogGP as published; DESIGN section 4).  A vertex is the time an opera
 * With ingress queues the last byte of a message arrives no earlier than ``(m-1) G + g`` after the last byte of the
   message before it at the same receiving port; off by default, because LogGP has no such queue, but incast needs it.
 
-*Issue order*: the sends of a port follow each other in the order of their depth, which is the number of
-operations on the longest chain of dependencies and messages before them, then of their position in the
-block of their rank, then of their rank.  Depth grows along every dependency, so this order can never
-contradict one, and it does not depend on L or G.
+*Issue order*: the sends of a port follow each other in the order of their turn where the schedule gives them one, then
+of their depth, which is the number of operations on the longest chain of dependencies and messages before them, then of
+their position in the block of their rank, then of their rank.  Depth grows along every dependency, so without turns
+this order can never contradict one, and it does not depend on L or G.
 """
 
 from __future__ import annotations
@@ -300,7 +300,8 @@ class _Builder:
         """Pairs of messages (their place in ``out_send``) that follow each other in a queue, in issue order."""
         sender = self.schedule.rank[self.out_send]
         position = self.schedule.block_position()[self.out_send]
-        order = np.lexsort((sender, position, depth, queue[1], queue[0]))
+        turn = np.zeros_like(depth) if self.schedule.turn is None else self.schedule.turn[self.out_send]
+        order = np.lexsort((sender, position, depth, turn, queue[1], queue[0]))
         first, then = order[:-1], order[1:]
         same = (queue[0][first] == queue[0][then]) & (queue[1][first] == queue[1][then])
         return first[same], then[same]

@@ -6,6 +6,7 @@ Its simulator knows no nodes: whatever is a message costs L and G.  So the GPUs 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,8 @@ from atlas_lp.goal.schedule import CALC, SEND, Ints, Schedule
 
 MOST_CPUS = 255
 """Highest number of cpus of a rank: LogGOPSim keeps them in 8 bits, and 255 itself breaks it."""
+
+_TAG_SHIFT = 16
 
 
 def per_node(schedule: Schedule, node_of_rank: Ints, up_latency_ns: Fraction, up_gap_ns_per_byte: Fraction) -> Schedule:
@@ -55,6 +58,22 @@ def per_node(schedule: Schedule, node_of_rank: Ints, up_latency_ns: Fraction, up
         after=place[np.concatenate([schedule.after, up_recv])],
         on_start=np.concatenate([schedule.on_start, np.zeros(len(up_send), dtype=np.bool_)]),
     )
+
+
+def numbered(schedule: Schedule) -> Schedule:
+    """Give every message of a pair of ranks a tag of its own (every 65,536th the same): the matching stays.
+
+    The fork of LogGOPSim in spcl/atlahs puts a receive that finds its cpu or NIC busy back at the end of the queue;
+    with equal tags it mixes such receives up and stops early without a word.  Its hash uses the upper half of a tag,
+    so that is where the number stands.
+    """
+    sends, recvs = schedule.messages()
+    pair = schedule.rank[sends] * schedule.ranks + schedule.peer[sends]
+    order = np.lexsort((sends, pair))
+    number = np.arange(len(order)) - np.searchsorted(pair[order], pair[order])
+    tag = schedule.tag.astype(np.int64)
+    tag[sends[order]] = tag[recvs[order]] = (number % (1 << _TAG_SHIFT)) << _TAG_SHIFT
+    return replace(schedule, tag=tag)
 
 
 def _time(size_bytes: int, latency_ns: Fraction, gap_ns_per_byte: Fraction) -> int:

@@ -26,7 +26,8 @@ class Schedule:
     Arrays of length n (operations): ``kind`` (:data:`CALC`, :data:`SEND`, :data:`RECV`), ``rank``, ``size``
     (ns of a calc, bytes of a message), ``peer`` (-1 for a calc), ``tag``, ``cpu``, ``nic``.
     ``scale_out`` says which messages cross the scale-out network where node numbers cannot (in a quotient by symmetry,
-    one rank stands for many); usually it is None.
+    one rank stands for many); usually it is None.  ``turn`` orders the sends of a port before anything else where more
+    is known than dependencies say (in a recorded job, what ran before what); usually it is None.
     Arrays of length d (dependencies): operation ``after[i]`` waits until operation ``before[i]`` has
     finished, or only started where ``on_start[i]`` (``irequires``).
     """
@@ -43,6 +44,7 @@ class Schedule:
     after: Ints
     on_start: NDArray[np.bool_]
     scale_out: NDArray[np.bool_] | None = None
+    turn: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.kind)

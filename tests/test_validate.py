@@ -1,17 +1,23 @@
 """Composite against monolithic, LP and measurement; the gate withdraws when they disagree."""
 
 import json
+import os
 import random
+import re
 from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
+from test_links import overlapped_gradients
 
 from atlas_lp.cache import Store
 from atlas_lp.cli import main
 from atlas_lp.demo import write_demo
+from atlas_lp.errors import UnsupportedError
+from atlas_lp.loggopsim import Simulator
 from atlas_lp.parameters import load_fabric
+from atlas_lp.peak_memory import restart_peak, whole_peak_bytes
 from atlas_lp.traces import read_trace
 from atlas_lp.validate import validate
 
@@ -38,7 +44,27 @@ def test_a_training_step_of_sixteen_gpus_within_one_percent(tmp_path):
     found = validate(read_trace([tmp_path]), FABRIC, Store(None))
     assert len(found.points) == 5
     assert found.methods[1].vertices > 1_000_000
-    assert found.difference < 0.01
+    assert found.difference < 0.001
+
+
+@pytest.mark.parametrize("dependencies", ["events", "streams"])
+def test_both_readings_are_compared_with_the_messages_between_the_same_dependencies(tmp_path, dependencies):
+    """A later reduction that only its host held back is not before an earlier one in the queue of a NIC."""
+    overlapped_gradients(tmp_path)
+    found = validate(read_trace([tmp_path]), FABRIC, Store(None), dependencies=dependencies)
+    assert found.dependencies == dependencies
+    for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
+        assert composite == pytest.approx(whole, rel=1e-4)
+    other = validate(read_trace([tmp_path]), FABRIC, Store(None), dependencies={"events": "streams"}.get(dependencies))
+    assert times(other)["monolithic"] != times(found)["monolithic"]
+
+
+def test_a_real_trace_by_events_is_every_message(data_dir):
+    trace = read_trace([data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"]).placed(1)
+    found = validate(trace, FABRIC, Store(None))
+    assert found.dependencies == "events"
+    assert found.difference < 1e-5
+    assert times(found)["composite"][0] == pytest.approx(found.measured_ns, rel=0.001)
 
 
 def test_points_can_be_chosen_also_outside_the_default_box(tmp_path):
@@ -95,6 +121,50 @@ def test_the_table_and_the_gate(tmp_path):
     assert refused.exit_code == 3
     assert "composite and monolithic differ by" in refused.stderr
     assert run(tmp_path / "b", "--tolerance", 90).exit_code == 0
+
+
+FAKES = {
+    "txt2bin": '#!/bin/sh\ncp "$2" "$4"\n',
+    "LogGOPSim": """#!/bin/sh
+operations=$(grep -cE '(send|recv|calc) ' "$2"); sends=$(grep -c 'send ' "$2")
+echo "Events: $((operations + sends + {lost}))"
+echo "Maximum finishing time at host 1: 6700 (6.7e-06 s)"
+""",
+}
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_loggopsim_is_asked_where_it_is_installed(tmp_path, monkeypatch, lost):
+    two_ranks(tmp_path)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in FAKES.items():
+        (folder / name).write_text(text.replace("{lost}", str(lost)), "ascii")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    found = validate(read_trace([tmp_path]), FABRIC, Store(None)).methods[-1]
+    assert found.name == "LogGOPSim"
+    if lost:
+        assert found.times_ns == ()
+        assert re.fullmatch(r"LogGOPSim stopped after \d+ of \d+ events", found.note)
+    else:
+        assert found.times_ns == (6700,) * 5
+        assert "LogGOPSim: adds g to every message" in run(tmp_path).output
+
+
+def test_a_fraction_of_a_nanosecond_is_not_for_loggopsim(tmp_path):
+    simulator = Simulator("LogGOPSim", tmp_path / "x.bin", 1)
+    with pytest.raises(UnsupportedError, match="takes whole ns for L"):
+        simulator.time_ns(FABRIC.at(latency_ns=Fraction(7, 2)))
+
+
+def test_every_method_tells_its_memory(tmp_path):
+    """On Linux peaks can be counted anew; no part has more than the whole."""
+    two_ranks(tmp_path)
+    peaks = [m.peak_bytes for m in validate(read_trace([tmp_path]), FABRIC, Store(None)).methods]
+    assert all(0 <= peak <= whole_peak_bytes() for peak in peaks)
+    if restart_peak():
+        assert all(peaks)
 
 
 def test_json_keeps_its_contract(tmp_path):

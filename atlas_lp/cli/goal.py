@@ -382,14 +382,14 @@ def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats, me
     import numpy as np
 
     from atlas_lp.goal import RECV, SEND, write_goal
-    from atlas_lp.goal.per_node import per_node
+    from atlas_lp.goal.per_node import numbered, per_node
 
     each = f"one per GPU, {len(set(nodes))} nodes"
     with record.stage("write"):
         if merge is not None:
             each = f"one per node, {len(nodes)} GPUs"
-            _, numbered = np.unique(nodes, return_inverse=True)
-            schedule = per_node(schedule, numbered, merge.up_latency_ns, merge.up_gap_ns_per_byte)
+            _, node = np.unique(nodes, return_inverse=True)
+            schedule = numbered(per_node(schedule, node, merge.up_latency_ns, merge.up_gap_ns_per_byte))
         write_goal(schedule, output)
     click.echo(
         f"{output}: {schedule.ranks} GOAL ranks ({each}), {len(schedule)} operations: "

@@ -197,16 +197,18 @@ cache_options = gathered(
     click.option("--no-cache", is_flag=True, help="Neither read nor write solved signatures."),
 )
 
+dependencies_option = click.option(
+    "--dependencies",
+    type=click.Choice(["auto", "events", "streams"]),
+    default="auto",
+    show_default=True,
+    help="What operations waited for: recorded events and host calls, or the order of streams.",
+)
+
 job_options = gathered(
     "asked",
     build_asked,
-    click.option(
-        "--dependencies",
-        type=click.Choice(["auto", "events", "streams"]),
-        default="auto",
-        show_default=True,
-        help="What operations waited for: recorded events and host calls, or the order of streams.",
-    ),
+    dependencies_option,
     click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks)."),
     click.option(
         "--contention",

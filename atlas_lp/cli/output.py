@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from atlas_lp.peak_memory import whole_peak_bytes
 
 _WIDTH_OFF_TERMINAL = 200
 
@@ -77,12 +78,11 @@ class Stats:
     def write(self) -> None:
         """Write the line, if statistics were asked for."""
         if self.enabled:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             record = {
                 "schema": "atlas-lp/stats",
                 "version": 1,
                 "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-                "peak_memory_mb": round(peak / 1024),
+                "peak_memory_mb": round(whole_peak_bytes() / (1 << 20)),
             }
             click.echo(json.dumps(record), err=True)
 

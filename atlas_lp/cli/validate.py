@@ -8,6 +8,7 @@ import click
 
 from atlas_lp.cli.options import (
     cache_options,
+    dependencies_option,
     fabric_options,
     json_option,
     stats_option,
@@ -16,7 +17,7 @@ from atlas_lp.cli.options import (
 from atlas_lp.cli.output import Stats, print_json, print_table
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import GateError
-from atlas_lp.units import format_bandwidth, format_time, number
+from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     help="Percent that composite and monolithic may differ before the exit code is 3.",
 )
 @trace_options
+@dependencies_option
 @fabric_options
 @cache_options
 @json_option
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 def validate(
     traces: tuple[str, ...],
     tolerance: float,
+    dependencies: str,
     fabric: Fabric,
     store: Store,
     as_json: bool,
@@ -50,8 +53,8 @@ def validate(
     """Check the composition of a trace against the graph of all its messages, an LP solver and the measurement.
 
     The time at five points of (L, G): of the composed program, of the monolithic graph of every message of the trace,
-    and of HiGHS on the program. Composite and monolithic both use the gaps of streams. Exit code 3 when they differ by
-    more than --tolerance.
+    of HiGHS on the program, and of LogGOPSim on the messages where it is on PATH (with txt2bin). Composite and
+    monolithic read the same --dependencies. Exit code 3 when they differ by more than --tolerance.
 
     \b
     Example:
@@ -64,7 +67,7 @@ def validate(
     with record.stage("read"):
         trace = load_trace(traces, **options)
     with record.stage("compare"):
-        found = compare(trace, fabric, store)
+        found = compare(trace, fabric, store, dependencies=None if dependencies == "auto" else dependencies)
     if as_json:
         print_json(_json(found, tolerance))
     else:
@@ -88,6 +91,7 @@ def _json(found: Validation, tolerance: float) -> dict[str, Any]:
             for m in found.methods
         ],
         "measured_ns": found.measured_ns,
+        "dependencies": found.dependencies,
         "difference": found.difference,
         "tolerance": tolerance / 100,
     }
@@ -103,10 +107,14 @@ def _print(found: Validation) -> None:
             for t, b in zip(method.times_ns, base, strict=False)
         ]
         cells += ["-"] * (len(found.points) - len(cells))
-        rows.append([method.name, *cells, method.vertices, f"{method.seconds:.2f} s"])
+        peak = format_size(method.peak_bytes) if method.peak_bytes else "-"
+        rows.append([method.name, *cells, method.vertices, f"{method.seconds:.2f} s", peak])
     measured = f"{format_time(found.measured_ns, 6)} ({100 * (found.measured_ns / base[0] - 1):+.3f} %)"
-    rows.append(["measured", measured, *["-"] * (len(found.points) - 1), "-", "-"])
-    print_table("Time at five points (L, bandwidth), relative to composite", [*header, "vertices", "time"], rows)
+    rows.append(["measured", measured, *["-"] * (len(found.points) - 1), "-", "-", "-"])
+    print_table(
+        "Time at five points (L, bandwidth), relative to composite", [*header, "vertices", "time", "peak"], rows
+    )
+    click.echo(f"dependencies: from {found.dependencies}")
     for method in found.methods:
         if method.note:
             click.echo(f"{method.name}: {method.note}")

@@ -23,6 +23,7 @@ from atlas_lp.job import Asked, Job, solve_job
 from atlas_lp.links import DEPENDENCIES, records_events
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
+from atlas_lp.rank_classes import times_ns
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace
@@ -175,10 +176,12 @@ class _Summary:
         """Where the time of the critical path at the native point goes, in ns."""
         theta = self.fabric.theta()
         inside = _NOTHING
-        between = 0
+        between = elsewhere = 0
         for owner, vector in self.path:
             if owner < 0:
                 between += vector[0]
+            elif owner in self.job.changed:
+                elsewhere += vector[0]
             else:
                 inside = [a + b for a, b in zip(inside, vector, strict=True)]
         cost = {c: n * theta[c] for c, n in zip(COMPONENTS, inside, strict=True)}
@@ -189,6 +192,7 @@ class _Summary:
             "bandwidth_ns": number(cost["bytes"]),
             "overhead_ns": number(cost["overheads"] + cost["gaps"]),
             "scale_up_ns": number(cost["up_messages"] + cost["up_bytes"]),
+            **({"other_fabrics_ns": elsewhere} if self.what_if.fabrics else {}),
         }
 
     def _signatures(self) -> list[dict[str, Any]]:
@@ -207,7 +211,7 @@ class _Summary:
         for place, s in enumerate(self.signed):
             instances.setdefault(s.signature.key(), []).append(place)
         for key, s in first.items():
-            time = Fraction(0) if key in self.job.free else self.envelopes[key].time_ns(self.latency, self.gap)
+            time = max(max(times_ns(self.job.collectives[place], theta)) for place in self._distinct(instances[key]))
             total = totals.get(key, _NOTHING)
             path_ns = sum((n * theta[c] for c, n in zip(COMPONENTS, total, strict=True)), Fraction(0))
             rows.append(
@@ -227,6 +231,10 @@ class _Summary:
                 }
             )
         return sorted(rows, key=lambda row: (-row["path_ns"], row["key"]))
+
+    def _distinct(self, places: Sequence[int]) -> list[int]:
+        """One of *places* for each way in which their instances pass time on."""
+        return list({id(self.job.collectives[place]): place for place in places}.values())
 
     def _own_gaps(self) -> list[Gap]:
         gaps = []
@@ -427,6 +435,7 @@ _DOMINANT = {
     "bandwidth_ns": "scale-out bandwidth",
     "overhead_ns": "message overheads",
     "scale_up_ns": "scale-up transfers",
+    "other_fabrics_ns": "collectives on fabrics of their own",
 }
 
 

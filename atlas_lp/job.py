@@ -20,10 +20,11 @@ from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.longest_path import Evaluator, Longest, Point
 from atlas_lp.parameters import Fabric
+from atlas_lp.rank_classes import fixed_at
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import Planes, solve
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace, sign
-from atlas_lp.what_if import AS_RECORDED, WhatIf
+from atlas_lp.what_if import AS_RECORDED, WhatIf, named
 
 
 class Asked(TypedDict, total=False):
@@ -40,9 +41,9 @@ class Asked(TypedDict, total=False):
 class Job:
     """A trace, its signed instances, the envelope of every signature (by key) and the program of all.
 
-    ``collectives`` holds the planes of every instance as composed, ``free`` the keys of collectives that were given no
-    time; with ``gpu`` trace and instances are what that GPU alone saw.  With ``contention`` collectives that overlap
-    share their NICs.
+    ``collectives`` holds the planes of every instance as composed, ``changed`` the instances that a what-if made free
+    or put elsewhere; with ``gpu`` trace and instances are what that GPU alone saw.  With ``contention`` collectives
+    that overlap share their NICs.
     """
 
     trace: Trace
@@ -51,7 +52,7 @@ class Job:
     envelopes: dict[str, Envelope]
     collectives: Sequence[RankClasses]
     program: Program
-    free: frozenset[str]
+    changed: frozenset[int]
     gpu: int | None
     what_if: WhatIf
     contention: bool
@@ -61,7 +62,7 @@ class Job:
         """The same job by another reading of its trace, or with NICs shared or not."""
         reading = dependencies or self.program.dependencies
         shared = self.contention if contention is None else contention
-        loads = port_loads(self.trace, self.fabric, self.signed, self.envelopes, self.free) if shared else None
+        loads = port_loads(self.trace, self.fabric, self.signed, self.envelopes, self.changed) if shared else None
         return compose(self.trace, self.signed, self.collectives, reading, self.what_if, loads)
 
     def solve(self, box: Box, store: Store, progress: Planes | None = None) -> Envelope:
@@ -110,20 +111,62 @@ def solve_job(
     if gpu is not None:
         trace, signed = seen_by(trace, signed, gpu)
     unique = {s.signature.key(): s.signature for s in signed}
-    free = what_if.freed(unique)
     envelopes: dict[str, Envelope] = {}
     for done, (key, signature) in enumerate(sorted(unique.items())):
         if progress is not None:
             progress("signatures", done, len(unique))
         envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
-    # What one GPU sees of a collective is its whole length, whatever class it is in.
-    own = {k: e.by_class if gpu is None else RankClasses.alike(e.vectors) for k, e in envelopes.items()}
-    own.update((key, RankClasses.alike(((0,) * len(COMPONENTS),))) for key in free)
-    collectives = [own[s.signature.key()] for s in signed]
-    loads = port_loads(trace, fabric, signed, envelopes, free) if contention else None
+    planes = {key: _Planes(envelope) for key, envelope in envelopes.items()}
+    collectives = [planes[s.signature.key()].of(s) for s in signed]
+    changes = _changes(trace, signed, what_if, store, use_symmetry)
+    for number, collective in changes.items():
+        collectives[number] = collective
+    loads = port_loads(trace, fabric, signed, envelopes, changes) if contention else None
     program = compose(trace, signed, collectives, dependencies, what_if, loads)
     found = (*trace.gaps, *gaps, *program.gaps)
-    return Job(trace, fabric, signed, envelopes, collectives, program, free, gpu, what_if, contention, found)
+    changed = frozenset(changes)
+    return Job(trace, fabric, signed, envelopes, collectives, program, changed, gpu, what_if, contention, found)
+
+
+class _Planes:
+    """How the instances of one signature pass time on: by class, or as a whole where not all ranks were seen.
+
+    Ranks that are missing, or left out of the perspective of one GPU, are taken to arrive with the others.
+    """
+
+    def __init__(self, envelope: Envelope, elsewhere: Fabric | None = None) -> None:
+        self.by_class, self.whole = envelope.by_class, RankClasses.alike(envelope.vectors)
+        if elsewhere is not None:
+            self.by_class, self.whole = fixed_at(self.by_class, elsewhere), fixed_at(self.whole, elsewhere)
+
+    def of(self, signed: SignedInstance) -> RankClasses:
+        return self.by_class if len(signed.instance.rows) == signed.signature.ranks else self.whole
+
+
+def _changes(
+    trace: Trace, signed: Sequence[SignedInstance], what_if: WhatIf, store: Store, use_symmetry: bool
+) -> dict[int, RankClasses]:
+    """Instances that are free or run on a fabric of their own, and the time they take."""
+    identities = trace.communicators["id"].to_pylist()
+    result: dict[int, RankClasses] = {}
+    for name, fabric in what_if.fabrics:
+        box = Box().around([(fabric.latency_ns, fabric.gap_ns_per_byte)])
+        # NICs that other GPUs share are another signature.
+        there = {_place(s): s.signature for s in sign(trace, fabric.gpus_per_nic)[0]}
+        known: dict[str, _Planes] = {}
+        for number in named(name, signed, identities):
+            signature = there[_place(signed[number])]
+            if signature.key() not in known:
+                envelope = solve_cached(signature, fabric, box, store, use_symmetry)
+                known[signature.key()] = _Planes(envelope, fabric)
+            result[number] = known[signature.key()].of(signed[number])
+    nothing = RankClasses.alike(((0,) * len(COMPONENTS),))
+    return result | {number: nothing for name in what_if.free for number in named(name, signed, identities)}
+
+
+def _place(signed: SignedInstance) -> tuple[int, str, int]:
+    """What tells an instance from all others of its trace."""
+    return signed.instance.communicator, signed.instance.kind, signed.instance.sequence
 
 
 def port_loads(
@@ -131,12 +174,11 @@ def port_loads(
     fabric: Fabric,
     signed: Sequence[SignedInstance],
     envelopes: Mapping[str, Envelope],
-    free: Collection[str],
+    changed: Collection[int],
 ) -> PortLoads:
-    """What every instance puts on the NICs of its ranks; nothing for those that are *free*."""
-    sent = {
-        key: np.array(() if key in free else envelope.sent, dtype=np.int64).reshape(-1, 3)
-        for key, envelope in envelopes.items()
-    }
+    """What every instance puts on the NICs of its ranks; nothing for those that are *changed*."""
+    sent = {key: np.array(envelope.sent, dtype=np.int64).reshape(-1, 3) for key, envelope in envelopes.items()}
+    none = np.zeros((0, 3), dtype=np.int64)
     nic, node = trace.nic_of_gpu(fabric.gpus_per_nic), trace.column("gpus", "node")
-    return PortLoads([sent[s.signature.key()] for s in signed], node * (int(nic.max()) + 1) + nic)
+    own = [none if number in changed else sent[s.signature.key()] for number, s in enumerate(signed)]
+    return PortLoads(own, node * (int(nic.max()) + 1) + nic)

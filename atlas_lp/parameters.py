@@ -70,12 +70,21 @@ class Fabric:
             "credits": self.credits,
         }
 
-    def at(self, *, latency_ns: Fraction | None = None, gap_ns_per_byte: Fraction | None = None) -> Fabric:
-        """Return the same fabric with another native point."""
+    def at(
+        self,
+        *,
+        latency_ns: Fraction | None = None,
+        gap_ns_per_byte: Fraction | None = None,
+        up_latency_ns: Fraction | None = None,
+        up_gap_ns_per_byte: Fraction | None = None,
+    ) -> Fabric:
+        """Return the same fabric with another native point, or with other scale-up hops."""
         return replace(
             self,
             latency_ns=self.latency_ns if latency_ns is None else latency_ns,
             gap_ns_per_byte=self.gap_ns_per_byte if gap_ns_per_byte is None else gap_ns_per_byte,
+            up_latency_ns=self.up_latency_ns if up_latency_ns is None else up_latency_ns,
+            up_gap_ns_per_byte=self.up_gap_ns_per_byte if up_gap_ns_per_byte is None else up_gap_ns_per_byte,
         )
 
     def describe(self) -> str:

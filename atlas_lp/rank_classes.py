@@ -8,16 +8,19 @@ long as those of others share a class, whose E is the largest of its ranks: neve
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from atlas_lp.envelope import RankClasses
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.kernels import paths_between
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.longest_path import Evaluator, PathVector, Plane, Point, Small, heads_and_tails
+from atlas_lp.parameters import Fabric
 from atlas_lp.upper_envelope import explore
 
 Floats = NDArray[np.float64]
@@ -118,6 +121,24 @@ def planes_between(
         endings = np.unique(group[group >= 0]).tolist()
         found += [(arriving, ending, from_class.planes(ending, corners)) for ending in endings]
     return found
+
+
+def times_ns(classes: RankClasses, theta: dict[str, Fraction]) -> list[Fraction]:
+    """Time of every entry of ``classes.planes`` with the parameters *theta*, in ns."""
+    return [
+        max(sum((n * theta[c] for c, n in zip(COMPONENTS, vector, strict=True)), Fraction(0)) for vector in vectors)
+        for _, _, vectors in classes.planes
+    ]
+
+
+def fixed_at(classes: RankClasses, fabric: Fabric) -> RankClasses:
+    """The same with the times it takes at the native point of *fabric*, in whole ns (halves up), whatever L and G."""
+    rest = (0,) * (len(COMPONENTS) - 1)
+    times = [(time + Fraction(1, 2)).__floor__() for time in times_ns(classes, fabric.theta())]
+    planes = zip(classes.planes, times, strict=True)
+    return replace(
+        classes, planes=tuple((arriving, ending, ((time, *rest),)) for (arriving, ending, _), time in planes)
+    )
 
 
 class _FromClass:

@@ -361,7 +361,8 @@ def test_what_if_refuses_what_it_cannot_read(run, job):
     result = run("analyze", job, "--free", "Broadcast", "--json")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: no collective 'Broadcast' in this trace: it has AllReduce; `atlas-lp inspect` lists keys\n",
+        "Error: no collective 'Broadcast' in this trace: it has AllReduce; `atlas-lp inspect` lists keys "
+        "and communicators\n",
     )
 
 

@@ -155,3 +155,17 @@ def test_a_program_by_ranks_is_every_message_of_the_trace(tmp_path, monkeypatch,
     evaluator = Evaluator(whole, FABRIC.theta())
     for where in default_points(FABRIC):
         assert job.at(point(*where)).time_ns == evaluator.at(point(*where)).time_ns
+
+
+def test_a_missing_rank_is_taken_to_arrive_with_the_others(tmp_path):
+    """Without the root's file nothing is known of its arrival: all start and end together, with the whole time."""
+    random_collectives(tmp_path, 0, ("Broadcast",), uneven=True, nodes=3, gpus_per_node=1, count=1, channels=1)
+    (tmp_path / "node0.sqlite").unlink()
+    trace = read_trace([tmp_path], allow_missing=True)
+    job = solve_job(trace, FABRIC, Box(), Store(None), dependencies="streams")
+    (envelope,) = job.envelopes.values()
+    assert envelope.by_class.count == 3
+    assert [collective.count for collective in job.collectives] == [1]
+    last = int((trace.column("operations", "start_ns") - trace.column("gpus", "first_ns")).max())
+    for where in default_points(FABRIC):
+        assert job.at(point(*where)).time_ns == last + envelope.time_ns(*where)

@@ -139,10 +139,20 @@ class Trace:
         count = self.gpus.num_rows
         if gpus_per_node < 1 or count % gpus_per_node:
             raise InputError(f"{count} GPUs do not fill nodes of {gpus_per_node}: choose a divisor of {count}")
-        nodes = pa.array(np.arange(count) // gpus_per_node, type=pa.int32())
-        gpus = self.gpus.set_column(GPU_COLUMNS.index("node"), "node", nodes)
         words = "GPU" if gpus_per_node == 1 else "GPUs"
-        return replace(self, gpus=gpus, placement=f"assumed: {gpus_per_node} {words} per node, as asked for")
+        return self.on_nodes(np.arange(count) // gpus_per_node, f"{gpus_per_node} {words} per node, as asked for")
+
+    def on_nodes(self, node_of_gpu: Sequence[int] | Ints, words: str) -> Trace:
+        """Return the trace with a node number for every GPU; *words* say where they come from.
+
+        Raises :class:`~atlas_lp.errors.InputError` when there are more or fewer than GPUs.
+        """
+        if len(node_of_gpu) != self.gpus.num_rows:
+            raise InputError(f"a placement names {len(node_of_gpu)} GPUs, and the trace has {self.gpus.num_rows}")
+        _, nodes = np.unique(node_of_gpu, return_inverse=True)
+        column = pa.array(nodes, type=pa.int32())
+        gpus = self.gpus.set_column(GPU_COLUMNS.index("node"), "node", column)
+        return replace(self, gpus=gpus, placement=f"assumed: {words}")
 
     @property
     def iterations(self) -> int:

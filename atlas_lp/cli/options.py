@@ -116,13 +116,20 @@ quotient_option = click.option(
 
 
 def build_fabric(
-    fabric_name: str, costs_file: Path | None = None, latency: Fraction | None = None, bandwidth: Fraction | None = None
+    fabric_name: str,
+    costs_file: Path | None = None,
+    latency: Fraction | None = None,
+    bandwidth: Fraction | None = None,
+    up_latency: Fraction | None = None,
+    up_bandwidth: Fraction | None = None,
 ) -> Fabric:
-    """Return the fabric named, with the cost table and the native point asked for."""
+    """Return the fabric named, with the cost table, the native point and the scale-up network asked for."""
     from atlas_lp.parameters import load_fabric
     from atlas_lp.signatures.costs import load_costs
 
-    fabric = load_fabric(fabric_name).at(latency_ns=latency, gap_ns_per_byte=bandwidth)
+    fabric = load_fabric(fabric_name).at(
+        latency_ns=latency, gap_ns_per_byte=bandwidth, up_latency_ns=up_latency, up_gap_ns_per_byte=up_bandwidth
+    )
     return fabric if costs_file is None else replace(fabric, reduce_copy=load_costs(costs_file))
 
 
@@ -153,13 +160,29 @@ def build_store(cache_folder: Path | None, no_cache: bool) -> Store:
 
 
 def build_asked(
-    dependencies: str, gpu: int | None, contention: bool, compute: Fraction, free: tuple[str, ...]
+    dependencies: str,
+    gpu: int | None,
+    contention: bool,
+    compute: Fraction,
+    free: tuple[str, ...],
+    elsewhere: tuple[str, ...],
 ) -> Asked:
     """Return what is asked of a trace."""
+    from atlas_lp.parameters import load_fabric
     from atlas_lp.what_if import WhatIf
 
-    reading = None if dependencies == "auto" else dependencies
-    return {"dependencies": reading, "gpu": gpu, "contention": contention, "what_if": WhatIf(compute, free)}
+    fabrics = []
+    for text in elsewhere:
+        name, equals, fabric = text.partition("=")
+        if not (name and equals and fabric):
+            raise InputError(f"--fabric-of {text}: write NAME=FABRIC, such as AllToAll=ethernet.toml")
+        fabrics.append((name, load_fabric(fabric)))
+    return {
+        "dependencies": None if dependencies == "auto" else dependencies,
+        "gpu": gpu,
+        "contention": contention,
+        "what_if": WhatIf(compute, free, tuple(fabrics)),
+    }
 
 
 _MODEL = (
@@ -181,6 +204,8 @@ fabric_options = gathered(
     *_MODEL,
     click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
     click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
+    click.option("--up-latency", type=TIME, help="L of scale-up hops (default: of the fabric)."),
+    click.option("--up-bandwidth", type=BANDWIDTH, help="Bandwidth of scale-up hops, such as 450GB/s."),
 )
 
 box_options = gathered(
@@ -224,7 +249,14 @@ job_options = gathered(
     click.option(
         "--free",
         multiple=True,
-        help="What if these collectives took no time: AllReduce, or a signature's key.  Repeatable.",
+        help="What if these took no time: AllReduce, a signature's key, a communicator's id (0x...).  Repeatable.",
+    ),
+    click.option(
+        "--fabric-of",
+        "elsewhere",
+        multiple=True,
+        metavar="NAME=FABRIC",
+        help="What if these ran on a fabric of their own, at its native point.  Names as for --free.  Repeatable.",
     ),
 )
 

@@ -20,6 +20,7 @@ class TraceOptions(TypedDict):
     """What the options of :func:`trace_options` give, under the names of :func:`load_trace`."""
 
     gpus_per_node: int | None
+    placement: Path | None
     allow_missing: bool
     range_name: str | None
     iteration: int | None
@@ -37,6 +38,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--gpus-per-node",
         type=click.IntRange(min=1),
         help="Place the GPUs on nodes of N instead of the recorded hosts.",
+    ),
+    click.option(
+        "--placement",
+        type=_FILE,
+        help="Place the GPUs as a file says: the name of a node per line, in the order of the GPUs' numbers.",
     ),
     click.option("--allow-missing", is_flag=True, help="Read on when ranks are missing; they are listed."),
     click.option("--range", "range_name", metavar="NAME", help="Only calls inside NVTX ranges of that name."),
@@ -67,6 +73,7 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def load_trace(
     names: tuple[str, ...],
     gpus_per_node: int | None = None,
+    placement: Path | None = None,
     allow_missing: bool = False,
     range_name: str | None = None,
     iteration: int | None = None,
@@ -80,6 +87,8 @@ def load_trace(
     from atlas_lp.errors import InputError
     from atlas_lp.traces import Companions, Selection, read_trace
 
+    if gpus_per_node is not None and placement is not None:
+        raise InputError("--gpus-per-node and --placement both place the GPUs: give one")
     if iteration is not None and range_name is None:
         raise InputError("--iteration counts the instances of an NVTX range: name it with --range")
     selection = Selection(
@@ -93,4 +102,18 @@ def load_trace(
         trace = read_trace(
             names, selection=selection, allow_missing=allow_missing, companions=companions, progress=report
         )
+    if placement is not None:
+        return trace.on_nodes(_nodes(placement), f"nodes of {placement.name}")
     return trace if gpus_per_node is None else trace.placed(gpus_per_node)
+
+
+def _nodes(placement: Path) -> list[int]:
+    """Node numbers of a placement file, in the order in which its names first appear."""
+    from atlas_lp.errors import InputError
+
+    try:
+        names = [line.strip() for line in placement.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{placement}: cannot be read ({error.__class__.__name__})") from None
+    number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return [number[name] for name in names]

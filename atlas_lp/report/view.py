@@ -37,6 +37,7 @@ BREAKDOWN = (
     ("bandwidth_ns", "scale-out bandwidth (G of each byte)", "bandwidth2"),
     ("overhead_ns", "message overheads (o, g)", "overhead"),
     ("scale_up_ns", "scale-up transfers", "up"),
+    ("other_fabrics_ns", "collectives on fabrics of their own", "other"),
 )
 
 _PERCENT = 100 * THRESHOLD

@@ -145,7 +145,7 @@ class _Summary:
 
     def _attribution(self) -> dict[str, Any]:
         """Who pays on every piece of T(L) and T(G) through the native point."""
-        attribution = Attribution(self.trace, self.signed, self.program, self.fabric)
+        attribution = Attribution(self.job)
         return {
             "latency": attribution.along_latency(self.envelope.along_latency(self.gap)),
             "gap": attribution.along_gap(self.envelope.along_gap(self.latency)),

@@ -33,7 +33,7 @@ class Program:
     ``measured_ns`` is the span from the first to the last recorded GPU activity, ``durations_ns`` the measured
     duration of every instance from the arrival of its last rank on, ``skews_ns`` how long its first rank waited for the
     last; ``dependencies`` says which reading was used.  ``sharing`` counts the instances that overlap another one on a
-    NIC, where that was asked for.
+    NIC, where that was asked for.  ``ends`` says which vertices instances begin and end at.
     """
 
     graph: EventGraph
@@ -43,17 +43,25 @@ class Program:
     skews_ns: Ints
     dependencies: str
     gaps: tuple[Gap, ...]
+    ends: Ends
     sharing: int = 0
 
     def path(self, longest: Longest) -> list[tuple[int, PathVector]]:
         """Edges of a critical path from the start on, as (owner, cost)."""
+        return [(owner, vector) for owner, vector, _ in self.edges(longest)]
+
+    def edges(self, longest: Longest) -> list[tuple[int, PathVector, tuple[int, int]]]:
+        """The same with the vertices of each edge, numbered as when the program was built."""
+        number = np.empty(self.graph.vertices, dtype=np.int64)
+        number[self.graph.vertex] = np.arange(self.graph.vertices)
         result = []
         vertex = longest.end
         while longest.tight[vertex] >= 0:
             edge = int(longest.tight[vertex])
-            row = int(self.graph.cost[edge])
-            result.append((int(self.owner[row]), tuple(self.graph.costs[row].tolist())))
-            vertex = int(self.graph.source[edge])
+            row, source = int(self.graph.cost[edge]), int(self.graph.source[edge])
+            vector = tuple(self.graph.costs[row].tolist())
+            result.append((int(self.owner[row]), vector, (int(number[source]), int(number[vertex]))))
+            vertex = source
         return result[::-1]
 
 
@@ -82,7 +90,7 @@ def compose(
     graph, owner = _graph(links, rows, signed, ends)
     durations, skews = times.durations()
     sharing = 0 if loads is None else rows[1].instances
-    return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps, sharing)
+    return Program(graph, owner, times.measured_ns, durations, skews, used, links.gaps, ends, sharing)
 
 
 def seen_by(trace: Trace, signed: Sequence[SignedInstance], gpu: int) -> tuple[Trace, list[SignedInstance]]:

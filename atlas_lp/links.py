@@ -91,6 +91,12 @@ class Ends:
         """The instance that *vertex* belongs to."""
         return int(np.searchsorted(self.first, vertex, side="right")) - 1
 
+    def pair(self, instance: int, vertices: tuple[int, int]) -> tuple[int, int] | None:
+        """Arriving and ending class of an edge between two *vertices* of *instance*; None where it is of two."""
+        arriving, ending = vertices[0] - int(self.first[instance]), vertices[1] - int(self.first[instance])
+        count = int(self.classes[instance])
+        return (arriving, ending - count) if 0 <= arriving < count <= ending < 2 * count else None
+
 
 class OperationTimes:
     """Starts and ends of all operations of the signed instances, host clocks aligned.

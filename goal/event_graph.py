@@ -289,7 +289,8 @@ class _Builder:
         sender, receiver = schedule.rank[self.out_send], schedule.rank[self.out_recv]
         if rule is not PortRule.NONE:
             port = (self.node[sender], schedule.nic[self.out_send])
-            first, then = self._follow(port if rule is PortRule.PORT else (sender, receiver), depth[self.out_send + 1])
+            end = receiver if schedule.towards is None else schedule.towards[self.out_send]
+            first, then = self._follow(port if rule is PortRule.PORT else (sender, end), depth[self.out_send + 1])
             self.edges.add(self.out_send[first] + 1, self.out_send[then] + 1, "bytes", self.body[first], gaps=1)
         if ingress:
             port = (self.node[receiver], schedule.nic[self.out_recv])

@@ -25,9 +25,11 @@ class Schedule:
 
     Arrays of length n (operations): ``kind`` (:data:`CALC`, :data:`SEND`, :data:`RECV`), ``rank``, ``size``
     (ns of a calc, bytes of a message), ``peer`` (-1 for a calc), ``tag``, ``cpu``, ``nic``.
-    ``scale_out`` says which messages cross the scale-out network where node numbers cannot (in a quotient by symmetry,
-    one rank stands for many); usually it is None.  ``turn`` orders the sends of a port before anything else where more
-    is known than dependencies say (in a recorded job, what ran before what); usually it is None.
+    Columns that are None where there is nothing to say: ``scale_out``, which messages cross the scale-out network where
+    node numbers cannot tell (in a quotient by symmetry, one rank stands for many), and ``towards``, which tells their
+    ends apart there; ``turn``, which orders the sends of a port before anything else where more is known than
+    dependencies say (in a recorded job, what ran before what); ``reduces``, which operations belong to steps that add
+    what they receive to their own.
     Arrays of length d (dependencies): operation ``after[i]`` waits until operation ``before[i]`` has
     finished, or only started where ``on_start[i]`` (``irequires``).
     """
@@ -44,7 +46,9 @@ class Schedule:
     after: Ints
     on_start: NDArray[np.bool_]
     scale_out: NDArray[np.bool_] | None = None
+    towards: Ints | None = None
     turn: Ints | None = None
+    reduces: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -55,6 +55,11 @@ class Primitive(Enum):
         """Whether it passes a slice on."""
         return bool(self.value[1])
 
+    @property
+    def reduces(self) -> bool:
+        """Whether it adds the slice that it takes to its own."""
+        return self.receives and "no reduce" not in self.value
+
 
 NPKIT_EVENTS = {
     "NPKIT_EVENT_GPU_SEND": (Primitive.SEND,),

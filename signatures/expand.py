@@ -22,7 +22,7 @@ from atlas_lp.signatures.tree import tree_operations, tree_program
 
 Ints = NDArray[np.int64]
 
-MODEL_VERSION = "1"
+MODEL_VERSION = "2"
 """Changes whenever any rule changes that alters the graph of some signature; part of every cache key."""
 
 MAX_OPERATIONS = 60_000_000

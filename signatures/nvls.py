@@ -165,6 +165,7 @@ def nvls_tree_program(signature: Signature, reduce_copy: CostTable, labels: Ints
         step=np.concatenate([trees.step, trees.step[added]]),
         cost_ns=np.concatenate([trees.cost_ns, through[added]]),
         waits=(np.concatenate([first, after]), np.concatenate([before, second])),
+        reduces=np.concatenate([up, chain == _REDUCE]),
     )
 
 

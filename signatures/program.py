@@ -63,7 +63,8 @@ class Program:
 
     ``step`` orders the slices of a chain and, across channels, the operations in the block of a rank.
     ``fifo_slices`` is D, the depth of every connection.  ``waits`` are pairs (earlier, later) of slices of one rank
-    where the later waits for the earlier beside the order of its own chain.
+    where the later waits for the earlier beside the order of its own chain.  ``reduces`` says which slices add what
+    they receive to their own, None where an algorithm has no such phases.
     """
 
     rank: Ints
@@ -75,6 +76,7 @@ class Program:
     sends: Messages
     fifo_slices: int
     waits: tuple[Ints, Ints] = (_NONE, _NONE)
+    reduces: NDArray[np.bool_] | None = None
 
     def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
         """Lay the program out as GOAL operations, block by block in the order (step, channel, chain).
@@ -89,16 +91,17 @@ class Program:
         """Lay the program of one rank per class out; a message to a peer becomes one to the peer's class.
 
         The result has a GOAL rank per class and carries ``scale_out``, because a class may well send to itself across
-        the network.
+        the network, and ``towards``, because two ranks of a class are two destinations.
         """
         leaves = [node_of_rank[self.rank[m.slice]] != node_of_rank[m.peer] for m in (self.receives, self.sends)]
+        towards = self.receives.peer, self.sends.peer
         renamed = replace(
             self,
             rank=class_of_rank[self.rank],
             receives=replace(self.receives, peer=class_of_rank[self.receives.peer]),
             sends=replace(self.sends, peer=class_of_rank[self.sends.peer]),
         )
-        return renamed._laid_out(len(nic_of_class), nic_of_class, leaves[0], leaves[1], credits)
+        return renamed._laid_out(len(nic_of_class), nic_of_class, leaves[0], leaves[1], credits, towards)
 
     def _laid_out(
         self,
@@ -107,6 +110,7 @@ class Program:
         receive_leaves: NDArray[np.bool_],
         send_leaves: NDArray[np.bool_],
         credits: str,
+        towards: tuple[Ints, Ints] | None = None,
     ) -> Schedule:
         """Emit the operations; the two masks say which receives and sends cross the network."""
         layout = _Layout(self)
@@ -128,7 +132,12 @@ class Program:
         pairs += [(calc[receives.slice[tells]], tell), (hear, send[hears])]
         none = np.zeros(len(self.rank), dtype=np.bool_)
         leaves = np.concatenate([receive_leaves, none, receive_leaves[tells], send_leaves[hears], send_leaves])
-        return layout.schedule(ranks, nic_of_rank, pairs, leaves)
+        schedule = layout.schedule(ranks, nic_of_rank, pairs, leaves)
+        if towards is None:
+            return schedule
+        to, own = towards[1], np.full(len(self.rank), -1)
+        column = np.concatenate([towards[0], own, towards[0][tells], to[hears], to])
+        return replace(schedule, towards=column[layout.order])
 
     def _in_order(self) -> tuple[Ints, Ints]:
         """Pairs (slice, the slice before it in its chain)."""
@@ -198,4 +207,5 @@ class _Layout:
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),
             scale_out=leaves[self.order],
+            reduces=None if self.program.reduces is None else self.program.reduces[rows],
         )

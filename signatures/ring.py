@@ -80,6 +80,7 @@ def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
         receives=Messages(receives, previous[receives], np.zeros_like(receives), wire[receives]),
         sends=Messages(sends, following[sends], np.zeros_like(sends), wire[sends]),
         fifo_slices=signature.fifo_slices,
+        reduces=np.array([p.reduces for p in PRIMITIVES])[primitive],
     )
 
 

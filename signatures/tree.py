@@ -297,6 +297,7 @@ class _Builder:
             receives=Messages(*np.concatenate(self.received, axis=1)),
             sends=Messages(*np.concatenate(self.sent, axis=1)),
             fifo_slices=self.signature.fifo_slices,
+            reduces=chain == UP,
         )
 
 

@@ -200,6 +200,9 @@ def test_each_piece_names_who_pays_for_it(tmp_path):
         assert row["signatures"] == [{"key": key, "messages": row["messages"]}]
         assert row["communicators"] == [{"key": f"{COMMUNICATOR:#x}", "messages": row["messages"]}]
         assert row["streams"] == [{"key": 17, "messages": row["messages"]}]
+        assert sum(phase["messages"] for phase in row["phases"]) == row["messages"]
+        assert sum(pair["messages"] for pair in row["pairs"]) + row["other_pairs"]["messages"] == row["messages"]
+        assert {(pair["from_gpu"], pair["to_gpu"]) for pair in row["pairs"]} <= {(0, 1), (1, 0)}
     entered = [row["entered"] for row in rows]
     assert entered[-1] == [{"key": key, "instances": 1}]
     assert all(change == [] for change in entered[:-1])

@@ -92,24 +92,28 @@ def test_unlike_nodes_split_classes(nodes):
 
 @pytest.mark.parametrize("nccl", ["2.20", "2.22", "2.28.3", "2.28.9", "2.29"])
 @pytest.mark.parametrize(("nodes", "gpus", "share"), [(4, 1, 1), (3, 2, 1), (2, 4, 1), (2, 4, 2), (5, 3, 1), (1, 8, 1)])
-def test_all_to_all_needs_one_rank_per_gpu_of_a_node(nodes, gpus, share, nccl):
+@pytest.mark.parametrize("rule", list(PortRule))
+def test_all_to_all_needs_one_rank_per_gpu_of_a_node(nodes, gpus, share, nccl, rule):
     placement = [r // gpus for r in range(nodes * gpus)]
     nics = [r % gpus // share for r in range(nodes * gpus)]
     signature = all_to_all_signature(300_000, placement, nics, nccl=nccl, channels=8)
     symmetry = find_symmetry(signature)
     assert symmetry is not None
     assert symmetry.classes <= gpus
-    small, full = (Evaluator(g, FABRIC.theta()) for g in graphs(signature, FABRIC))
+    fabric = Fabric(**{**FABRIC.__dict__, "port_rule": rule})
+    small, full = (Evaluator(g, fabric.theta()) for g in graphs(signature, fabric))
     assert all(small.at(where).time_ns == full.at(where).time_ns for where in POINTS)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 7, 8, 16, 21])
 @pytest.mark.parametrize("name", ["AllGather", "ReduceScatter"])
-def test_pat_is_one_class(ranks, name):
+@pytest.mark.parametrize("rule", list(PortRule))
+def test_pat_is_one_class(ranks, name, rule):
     signature = pat_signature(name, 70_000, list(range(ranks)), channels=2, nccl="2.28")
     symmetry = find_symmetry(signature)
     assert symmetry.classes == 1
-    small, full = (Evaluator(g, FABRIC.theta()) for g in graphs(signature, FABRIC))
+    fabric = Fabric(**{**FABRIC.__dict__, "port_rule": rule})
+    small, full = (Evaluator(g, fabric.theta()) for g in graphs(signature, fabric))
     assert all(small.at(where).time_ns == full.at(where).time_ns for where in POINTS)
 
 

@@ -60,9 +60,11 @@ def path(
       atlas-lp path traces/ --latency 100us
       atlas-lp path traces/ --bandwidth 50Gbps -o path.svg
     """
+    from atlas_lp.attribution import Attribution, hop_words
     from atlas_lp.critical_path import critical_path, steps_json
     from atlas_lp.envelope import Box
     from atlas_lp.job import solve_job
+    from atlas_lp.longest_path import point
     from atlas_lp.results import write_file
     from atlas_lp.timeline import check_kind, draw_timeline
 
@@ -83,6 +85,7 @@ def path(
     steps = critical_path(job, *where)
     rows = steps_json(job, steps)
     makespan = number(steps[-1].end_ns) if steps else 0
+    hops = Attribution(job).hops_at(point(*where))
     result = {
         "schema": "atlas-lp/path",
         # History: 1 (0.1.0) first.
@@ -94,6 +97,7 @@ def path(
         "gap_ns_per_byte": number(where[1]),
         "makespan_ns": makespan,
         "steps": rows,
+        "hops": hops,
     }
     if output is not None:
         write_file(output, draw_timeline(rows, _title(result, where), output.suffix[1:]))
@@ -103,6 +107,8 @@ def path(
     print_nature(result)
     click.echo(f"{_title(result, where)}, dependencies from {result['dependencies']}")
     _print_steps(rows, top, makespan)
+    for slope, row in hops.items():
+        click.echo(f"{row[slope]:,} {slope}: {hop_words(row, slope, 3)}".rstrip(": "))
     if output is not None:
         click.echo(f"picture: {output}")
 

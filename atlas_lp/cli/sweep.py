@@ -106,6 +106,9 @@ def _gaps(bandwidth: Range) -> list[Fraction]:
     return [1 / value for value in ends.values()]
 
 
+_PAYERS = ("signatures", "communicators", "streams", "phases", "pairs", "other_pairs", "entered", "left")
+
+
 def _rows(
     pieces: list[Piece],
     xs: list[Fraction],
@@ -130,7 +133,7 @@ def _rows(
                         "from_time_ns": number(piece.at(start)),
                         "to_time_ns": number(piece.at(stop)),
                         slope: piece.slope,
-                        **{key: paid[key] for key in ("signatures", "communicators", "streams", "entered", "left")},
+                        **{key: paid[key] for key in _PAYERS},
                     }
                 )
         return rows
@@ -150,6 +153,8 @@ def _rows(
 
 
 def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
+    from atlas_lp.attribution import hop_words
+
     print_nature(summary)
     native = result["native"]
     click.echo(
@@ -163,7 +168,7 @@ def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]]
     if result["kind"] == "pieces":
         prefix = "latency_ns" if by_latency else "gap_ns_per_byte"
-        header = ("from", "to", "T from", "T to", slope, "paid by")
+        header = ("from", "to", "T from", "T to", slope, "paid by", "in phase; between")
         names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
         rows = [
             (
@@ -173,6 +178,7 @@ def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
                 format_time(r["to_time_ns"], 6),
                 r["messages"] if by_latency else format_size(r["bytes"]),
                 _paid_by(r, "messages" if by_latency else "bytes", names),
+                hop_words(r, "messages" if by_latency else "bytes"),
             )
             for r in result["rows"]
         ]

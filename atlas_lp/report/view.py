@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from atlas_lp.attribution import hop_words
 from atlas_lp.regimes import BANDS, REGIMES, THRESHOLD, regime_map
 from atlas_lp.report.curves import (
     GAP,
@@ -165,7 +166,8 @@ def _payers(summary: Summary, curve: Curve) -> list[str]:
         words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:3]]
         more = len(row["signatures"]) - len(words)
         words += [f"{more} more"] if more > 0 else []
-        result.append(", ".join(map(_unbroken, words)))
+        hops = hop_words(row, slope) if "phases" in row else ""
+        result.append(", ".join(map(_unbroken, words)) + (f" ({hops})" if hops else ""))
     return result
 
 

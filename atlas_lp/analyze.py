@@ -16,14 +16,14 @@ import atlas_lp
 from atlas_lp.attribution import Attribution
 from atlas_lp.cache.store import Store
 from atlas_lp.certificate import Certificate
-from atlas_lp.compose import compose
-from atlas_lp.envelope import Box, Envelope, Piece, RankClasses, furthest
+from atlas_lp.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.job import Asked, Job, solve_job
 from atlas_lp.links import DEPENDENCIES, records_events
 from atlas_lp.longest_path import BYTES, MESSAGES, Evaluator, point
 from atlas_lp.parameters import Fabric
 from atlas_lp.rank_classes import times_ns
+from atlas_lp.replay import replay
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace
@@ -90,6 +90,7 @@ class _Summary:
         self.latency, self.gap = job.fabric.latency_ns, job.fabric.gap_ns_per_byte
         self.longest = job.at(point(self.latency, self.gap))
         self.contention = self._contention()
+        self.replay = replay(job.trace, job.signed, job.program, job.fabric)
         self.path = self.program.path(self.longest)
 
     def build(self) -> dict[str, Any]:
@@ -122,7 +123,10 @@ class _Summary:
             "box": box_json(envelope.box),
             "makespan_ns": number(self.longest.time_ns),
             "measured_ns": self.program.measured_ns,
-            "replay_ns": self._replay_ns(),
+            "replay_ns": self.replay.time_ns,
+            "replay_apart": [
+                dict(zip(("gpu", "replay_ns", "measured_ns"), row, strict=True)) for row in self.replay.apart
+            ],
             "dependencies": self._dependencies(),
             "contention": self.contention,
             "breakdown": self._breakdown(),
@@ -135,13 +139,6 @@ class _Summary:
             "assumptions": self._assumptions(),
             "gaps": [gap.as_json() for gap in sorted([*self.job.gaps, *self._own_gaps()])],
         }
-
-    def _replay_ns(self) -> int:
-        """Length of the program when every instance takes its measured, synchronised duration."""
-        rest = (0,) * (len(COMPONENTS) - 1)
-        durations = [RankClasses.alike(((int(d), *rest),)) for d in self.program.durations_ns]
-        replay = compose(self.trace, self.signed, durations, self.program.dependencies)
-        return int(Evaluator(replay.graph, self.fabric.theta()).at((0, 0, 1)).time_ns)
 
     def _attribution(self) -> dict[str, Any]:
         """Who pays on every piece of T(L) and T(G) through the native point."""

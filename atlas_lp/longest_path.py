@@ -258,6 +258,16 @@ class Evaluator:
             value = (int(high[end]) << _LIMB_BITS) + int(low[end])
         return Longest(Fraction(value, where[2] * self.scale), self.vector(tight, end), end, tight)
 
+    def times_ns(self, where: Point) -> Ints:
+        """Time of every vertex at *where* in whole ns, rounded down.
+
+        Raises :class:`~atlas_lp.errors.UnsupportedError` for times of more than 62 bits.
+        """
+        low, high, _ = self._times(where)
+        if high is not None:
+            raise UnsupportedError("times of single vertices are limited to 62 bits")
+        return low // (where[2] * self.scale)
+
     def ends_at(self, where: Point, group_of_vertex: Ints, groups: int) -> tuple[Small, Ints]:
         """Tight edges at *where*, and the vertex that each group of vertices (-1: none) ends with; -1 for no vertex."""
         low, high, tight = self._times(where)

@@ -54,7 +54,7 @@ def page(quick: bool, simulators: Sequence[tuple[str, str]], compiler: str | Non
     """All sections, one script after another."""
     yield _INTRODUCTION.format(machine=machine())
     size = ["--quick"] if quick else []
-    for name in ("engine_vs_sweep", "growth", "joint", "moe"):
+    for name in ("engine_vs_sweep", "growth", "joint", "composite", "moe"):
         script = HERE / f"{name}.py"
         yield "## {}\n\n{}\n".format(*question(script))
         yield output(script, size) + "\n"

@@ -38,7 +38,7 @@ def run(script, *words):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("script", ["engine_vs_sweep.py", "growth.py", "joint.py", "moe.py"])
+@pytest.mark.parametrize("script", ["engine_vs_sweep.py", "growth.py", "joint.py", "composite.py", "moe.py"])
 def test_every_script_runs_and_prints_a_ratio(script):
     result = run(script, "--quick")
     assert result.returncode == 0, result.stderr
@@ -86,7 +86,7 @@ def test_page_holds_the_output_of_every_script(load, monkeypatch):
     performance = load("performance")
     monkeypatch.setattr(performance, "output", lambda script, words: f"{script.name} {' '.join(words)}")
     page = "\n".join(performance.page(True, [("fork", "sim")], "comp"))
-    for line in ("engine_vs_sweep.py", "growth.py", "joint.py", "moe.py", "loggopsim.py"):
+    for line in ("engine_vs_sweep.py", "growth.py", "joint.py", "composite.py", "moe.py", "loggopsim.py"):
         assert f"\n{line} --quick" in page
     assert "--simulator sim --compiler comp" in page
     assert "Run:" not in page

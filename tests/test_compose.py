@@ -84,6 +84,50 @@ def test_replay_of_a_real_trace_is_the_measured_span_up_to_end_skew(data_dir):
     assert abs(replayed - measured) / measured < 2e-4
 
 
+def ends_apart(folder, late_end):
+    """Two reductions; rank 1 ends the first one later than rank 0, and both start the second one 1 ms after their end.
+
+    Both GPUs are of one host.  The first lasts from the arrival to the later end, so rank 0 is replayed *late_end*
+    later from there on.
+    """
+    exports, ranks = processes(1, 2)
+    for number, process in enumerate(ranks):
+        process.kernel("work", stream=7, start_ns=1_000_000, end_ns=2_000_000)
+        for start, end in ((2_000_000, 3_000_000), (4_000_000, 5_000_000)):
+            shift = late_end * number
+            process.collective(
+                "AllReduce",
+                size_bytes=1 << 20,
+                communicator=COMMUNICATOR,
+                stream=1,
+                start_ns=start + shift * (start > 2_000_000),
+                end_ns=end + shift,
+                channels=1,
+                threads=SIMPLE,
+                reduction="Sum",
+            )
+    write(exports, folder)
+
+
+@pytest.mark.parametrize("late_end", [0, 5_000])
+def test_a_replay_names_the_ranks_that_ended_a_collective_before_others(tmp_path, late_end):
+    ends_apart(tmp_path, late_end)
+    trace = read_trace([tmp_path])
+    analysis = analyze(trace, FABRIC, Box(), Store(None), dependencies="streams")
+    assert analysis.summary["replay_ns"] == analysis.summary["measured_ns"] == 4_000_000 + late_end
+    apart = [(row["gpu"], row["replay_ns"] - row["measured_ns"]) for row in analysis.summary["replay_apart"]]
+    assert apart == ([(0, late_end)] if late_end else [])
+
+
+def test_a_replay_of_a_real_trace_is_the_span_to_the_nanosecond(data_dir):
+    trace = read_trace([data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"])
+    summary = analyze(trace, FABRIC, Box(), Store(None)).summary
+    assert summary["replay_ns"] == summary["measured_ns"]
+    (row,) = summary["replay_apart"]
+    assert (row["gpu"], row["replay_ns"]) == (0, summary["measured_ns"])
+    assert 0 < row["replay_ns"] - row["measured_ns"] < 100_000
+
+
 def overlapping(folder, second_start):
     """A long collective on stream 1 and a short one on stream 2 that starts at *second_start*, then a third."""
     exports, ranks = processes(2, 1)

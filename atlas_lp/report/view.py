@@ -82,7 +82,14 @@ def _compared(summary: Summary) -> str:
 
 def _replayed(summary: Summary) -> str:
     apart = difference(summary["replay_ns"], summary["measured_ns"])
-    return f"recorded durations put through the dependencies: {apart} measured"
+    words = f"recorded durations put through the dependencies: {apart} measured"
+    gpus = summary.get("replay_apart", [])
+    if gpus:
+        worst = max(gpus, key=lambda row: (abs(row["replay_ns"] - row["measured_ns"]), -row["gpu"]))
+        by = worst["replay_ns"] - worst["measured_ns"]
+        words += f"; {len(gpus)} GPUs end elsewhere than recorded, GPU {worst['gpu']} most: "
+        words += f"{format_time(abs(by))} {'later' if by > 0 else 'earlier'}"
+    return words
 
 
 def _latency_tolerance(tolerance: Summary, native: Summary, box: Summary) -> tuple[str, str]:

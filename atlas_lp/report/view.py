@@ -155,26 +155,29 @@ def _curve(curve: Curve, summary: Summary, heading: str) -> dict[str, Any]:
         "figures": [] if flat else [curve.draw(layout, summary["box"]) for layout in LAYOUTS],
         "slope_name": "messages" if parameter is LATENCY else "bytes",
         "pieces": [
-            {**_piece(parameter, piece, curve.native_ns), "payers": payers}
-            for piece, payers in zip(pieces, _payers(summary, curve), strict=True)
+            {**_piece(parameter, piece, curve.native_ns), "payers": payers, "hops": hops}
+            for piece, (payers, hops) in zip(pieces, _payers(summary, curve), strict=True)
         ],
     }
 
 
-def _payers(summary: Summary, curve: Curve) -> list[str]:
-    """The collectives that carry most of the slope of each piece; empty where the summary does not say."""
+def _payers(summary: Summary, curve: Curve) -> list[tuple[str, str]]:
+    """The collectives that carry most of the slope of each piece, and the phases and ranks inside them.
+
+    Empty where the summary does not say.
+    """
     rows = summary.get("attribution", {}).get("latency" if curve.parameter is LATENCY else "gap", [])
     if len(rows) != len(curve.pieces):
-        return [""] * len(curve.pieces)
+        return [("", "")] * len(curve.pieces)
     slope = "messages" if curve.parameter is LATENCY else "bytes"
     names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
     result = []
     for row in rows:
-        words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:3]]
+        words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:2]]
         more = len(row["signatures"]) - len(words)
         words += [f"{more} more"] if more > 0 else []
         hops = hop_words(row, slope) if "phases" in row else ""
-        result.append(", ".join(map(_unbroken, words)) + (f" ({hops})" if hops else ""))
+        result.append((", ".join(map(_unbroken, words)), "; ".join(map(_unbroken, hops.split("; ")))))
     return result
 
 

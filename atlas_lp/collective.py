@@ -150,7 +150,7 @@ def _by_class(found: SignatureGraph, whole: Envelope, fabric: Fabric) -> RankCla
         return None
     fixed, corners = fabric.theta(), whole.box.corners()
     thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
-    class_of_goal_rank, width = choose_classes(graph, ranks, thetas, len(whole.vectors))
+    class_of_goal_rank, width = choose_classes(graph, ranks, int(found.goal_rank.max()) + 1, thetas, len(whole.vectors))
     of_rank = class_of_goal_rank[found.goal_rank]
     count = int(of_rank.max()) + 1
     if count == 1:

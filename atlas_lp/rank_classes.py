@@ -39,9 +39,9 @@ PLANES = 12_000
 
 
 def choose_classes(
-    graph: EventGraph, rank_of_vertex: Ints, thetas: list[dict[str, Fraction]], planes: int
+    graph: EventGraph, rank_of_vertex: Ints, ranks: int, thetas: list[dict[str, Fraction]], planes: int
 ) -> tuple[Ints, float]:
-    """Return a class per rank, numbered by their lowest ranks, and how far apart ranks of one class are.
+    """Return a class for each of *ranks*, numbered by their lowest ranks, and how far apart ranks of one class are.
 
     Ranks are as far apart as the times from their start to the end of all, or from the start of all to their end,
     relative to the longest of all, at the worst of *thetas*.  Classes are as many as needed, within :data:`CLASSES`
@@ -49,8 +49,8 @@ def choose_classes(
     """
     most = min(CLASSES, EDGES // (graph.edges * planes + 1))
     if most < 2:
-        return np.zeros(int(rank_of_vertex.max()) + 1, dtype=np.int64), 1.0
-    places = _places(graph, rank_of_vertex, thetas)
+        return np.zeros(ranks, dtype=np.int64), 1.0
+    places = _places(graph, rank_of_vertex, ranks, thetas)
     classes, width = _grouped(places, most)
     if _pairs(graph, rank_of_vertex, classes) * planes > PLANES:
         classes, width = _grouped(places, max(isqrt(PLANES // planes), 1))
@@ -87,7 +87,7 @@ def _pairs(graph: EventGraph, rank_of_vertex: Ints, classes: Ints) -> int:
     return total
 
 
-def _places(graph: EventGraph, rank_of_vertex: Ints, thetas: list[dict[str, Fraction]]) -> Floats:
+def _places(graph: EventGraph, rank_of_vertex: Ints, ranks: int, thetas: list[dict[str, Fraction]]) -> Floats:
     """Per rank, two columns for each of *thetas*: longest path from its start, and to its end."""
     owned = rank_of_vertex >= 0
     columns = []
@@ -96,7 +96,7 @@ def _places(graph: EventGraph, rank_of_vertex: Ints, thetas: list[dict[str, Frac
         heads, tails = heads_and_tails(graph.in_start, graph.source, graph.cost, cost)
         whole = heads.max() or 1.0
         for times in (tails, heads):
-            column = np.zeros(int(rank_of_vertex.max()) + 1)
+            column = np.zeros(ranks)
             np.maximum.at(column, rank_of_vertex[owned], times[owned] / whole)
             columns.append(column)
     return np.stack(columns, axis=1)

@@ -22,6 +22,7 @@ from atlas_lp.monolithic import monolithic
 from atlas_lp.parameters import load_fabric
 from atlas_lp.rank_classes import choose_classes, planes_between
 from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
+from atlas_lp.signatures.point_to_point import point_to_point_signature
 from atlas_lp.traces import read_trace
 from atlas_lp.validate import default_points
 
@@ -109,6 +110,16 @@ def test_in_a_broadcast_the_root_ends_first_and_waits_for_nobody():
     assert len(set(ends)) == 4
 
 
+def test_a_rank_without_messages_ends_when_it_arrives():
+    """Only the first two of four ranks exchange something in this AllToAllv: nobody waits for the others."""
+    nodes = [0, 1, 2, 3]
+    messages = [(0, 1, 1 << 20), *((r, r, 0) for r in range(4))]
+    signature = point_to_point_signature(messages, nodes, [0] * 4, nccl="2.28")
+    classes = solve_signature(signature, FABRIC, Box(), by_class=True).by_class
+    assert classes.of_rank == (0, 1, 2, 2)
+    assert {(arriving, ending) for arriving, ending, _ in classes.planes} == {(0, 0), (0, 1), (1, 1), (2, 2)}
+
+
 def test_ranks_that_start_and_end_alike_share_a_class():
     """Eight nodes of one GPU: every rank of an AllReduce does the same."""
     nodes = list(range(8))
@@ -123,11 +134,11 @@ def test_ranks_that_start_and_end_alike_share_a_class():
 def test_large_collectives_get_fewer_classes_and_say_how_wide_they_are(monkeypatch, limit):
     found = signature_graph(broadcast(nodes=[r // 2 for r in range(16)]), FABRIC)
     theta = [FABRIC.theta()]
-    every, width = choose_classes(found.graph, found.rank_of_vertex, theta, 4)
+    every, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4)
     assert len(set(every.tolist())) == 16
     assert width == 0
     monkeypatch.setattr(rank_classes, limit, {"CLASSES": 5, "EDGES": 22 * found.graph.edges, "PLANES": 100}[limit])
-    few, width = choose_classes(found.graph, found.rank_of_vertex, theta, 4)
+    few, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4)
     assert len(set(few.tolist())) == 5
     assert 0 < width < 1
     assert few[0] == 0
@@ -137,8 +148,8 @@ def test_large_collectives_get_fewer_classes_and_say_how_wide_they_are(monkeypat
 def by_rank(monkeypatch):
     """Let every rank be a class of its own."""
 
-    def each(graph, ranks, *_):
-        return np.arange(int(ranks.max()) + 1), 0.0
+    def each(graph, rank_of_vertex, ranks, *_):
+        return np.arange(ranks), 0.0
 
     monkeypatch.setattr(collective, "choose_classes", each)
 

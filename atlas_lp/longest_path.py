@@ -116,14 +116,15 @@ def heads_and_tails(in_start: Ints, source: Small, cost: Small, weight: Floats) 
 
 
 @njit(cache=True)
-def _multiply(columns: Ints, digits: Ints, high: Ints, low: Ints) -> None:
-    """Limbs of ``sum over j of columns[k, j] * multiplier[j]``; multipliers as digits of 29 bits."""
+def _multiply(columns: tuple[Ints, Ints, Ints], digits: Ints, high: Ints, low: Ints) -> None:
+    """Limbs of ``sum over j of columns[j][k] * multiplier[j]``; multipliers as digits of 29 bits."""
     mask = (np.int64(1) << 29) - 1
     total = np.zeros(8, np.int64)
-    for k in range(len(columns)):
+    for k in range(len(high)):
         total[:] = 0
-        for j in range(columns.shape[1]):
-            value = columns[k, j]
+        values = (columns[0][k], columns[1][k], columns[2][k])
+        for j in range(3):
+            value = values[j]
             place = 0
             while value > 0:
                 digit = value & mask
@@ -212,7 +213,7 @@ class Evaluator:
         self._multipliers = [int(value * self.scale) for value in values]
         first, second = self.axes
         self._largest = int(graph.costs.max(initial=0))
-        self._columns = np.stack([self._constants(), graph.costs[:, first], graph.costs[:, second]], axis=1)
+        self._columns = self._constants(), graph.costs[:, first], graph.costs[:, second]
         self._bounds = [self._bound(column) for column in range(3)]
         self.evaluations = 0
 
@@ -233,7 +234,7 @@ class Evaluator:
 
     def _bound(self, column: int) -> int:
         """Longest path counting one column alone; with it T(L, G) <= C + L M + G B is known beforehand."""
-        weight = np.ascontiguousarray(self._columns[:, column])
+        weight = np.ascontiguousarray(self._columns[column])
         if int(weight.max(initial=0)) * self.graph.vertices >= 1 << _WORD_BITS:
             high, low = weight >> _LIMB_BITS, weight & ((1 << _LIMB_BITS) - 1)
             top, rest, _ = _longest_two(self.graph.in_start, self.graph.source, self.graph.cost, high, low)
@@ -294,7 +295,9 @@ class Evaluator:
 
     def _single(self, multipliers: tuple[int, int, int]) -> tuple[Ints, Small]:
         usable = [m if b else 0 for m, b in zip(multipliers, self._bounds, strict=True)]
-        weight = self._columns @ np.array(usable, dtype=np.int64)
+        weight = self._columns[0] * usable[0]
+        for column, multiplier in zip(self._columns[1:], usable[1:], strict=True):
+            weight += column * multiplier
         graph = self.graph
         time: Ints
         tight: Small

@@ -71,6 +71,9 @@ def test_pack_on_the_command_line(tmp_path):
     assert "exists already" in refused.stderr
     assert "give one with -o FILE.atlas" in run("pack", tmp_path, "-o", tmp_path / "step.zip").stderr
     assert run("inspect", path).output.startswith("2 ranks on 2 nodes")
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "step.atlas").write_bytes(path.read_bytes())
+    assert run("inspect", tmp_path / "only").output == run("inspect", path).output
     alone = run("analyze", path, path.parent / "node0.sqlite", "--json")
     assert alone.exit_code == 2
     assert "is a whole job: give it alone" in alone.stderr

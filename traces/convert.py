@@ -15,6 +15,8 @@ from atlas_lp.traces.export import EXPORT_COMMAND
 
 _REPORT = ".nsys-rep"
 _KINETO = (".json", ".json.gz")
+PACKED = ".atlas"
+"""Ending of a packed trace."""
 
 
 @contextmanager
@@ -43,6 +45,7 @@ def _expand(name: str) -> list[Path]:
         exported = {p.stem for p in inside if p.suffix == ".sqlite"}
         inside = [p for p in inside if p.suffix == ".sqlite" or p.stem not in exported]
         inside = inside or [p for p in path.iterdir() if p.name.endswith(_KINETO)]
+        inside = inside or [p for p in path.iterdir() if p.suffix == PACKED]
         if not inside:
             raise TraceError(f"{path}: no .sqlite or .json trace in this folder; export reports with: {EXPORT_COMMAND}")
         return inside

@@ -19,7 +19,6 @@ from atlas_lp.errors import TraceError
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
-SUFFIX = ".atlas"
 _SCHEMA = "atlas-lp/trace"
 # History of the format: 1 (0.1.0) first.
 _FORMAT = 1

@@ -9,10 +9,10 @@ from pathlib import Path
 from atlas_lp.errors import TraceError
 from atlas_lp.traces import annotated, kineto, nsight
 from atlas_lp.traces.companions import Companions
-from atlas_lp.traces.convert import exports_of
+from atlas_lp.traces.convert import PACKED, exports_of
 from atlas_lp.traces.export import open_export
 from atlas_lp.traces.merge import merge
-from atlas_lp.traces.packed import SUFFIX, read_packed
+from atlas_lp.traces.packed import read_packed
 from atlas_lp.traces.records import Part
 from atlas_lp.traces.selection import Selection, select_window
 from atlas_lp.traces.trace import Trace
@@ -42,7 +42,7 @@ def read_trace(
     parts: list[Part] = []
     kineto_parts: list[Part] = []
     with exports_of(names) as paths:
-        packed = [path for path in paths if path.suffix == SUFFIX]
+        packed = [path for path in paths if path.suffix == PACKED]
         if packed:
             trace = _packed(packed, len(paths), chosen)
             return trace if companions is None else companions.add_to(trace)

@@ -34,10 +34,11 @@ def pack(
       atlas-lp analyze step.atlas -o out
     """
     from atlas_lp.results import write_file
-    from atlas_lp.traces.packed import SUFFIX, packed_bytes
+    from atlas_lp.traces.convert import PACKED
+    from atlas_lp.traces.packed import packed_bytes
 
-    if output is None or output.suffix != SUFFIX:
-        raise InputError(f"no file to write: give one with -o FILE{SUFFIX}")
+    if output is None or output.suffix != PACKED:
+        raise InputError(f"no file to write: give one with -o FILE{PACKED}")
     check_free(output, force)
     record = Stats(stats)
     with record.stage("read"):

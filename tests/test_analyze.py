@@ -7,12 +7,13 @@ from itertools import pairwise
 import pytest
 from jobs import two_ranks
 
-from atlas_lp.analyze import analyze, headline, tolerance_json
+from atlas_lp.analyze import analyze
 from atlas_lp.cache import Store
 from atlas_lp.demo import write_demo
 from atlas_lp.envelope import Box
 from atlas_lp.errors import InputError
 from atlas_lp.parameters import load_fabric
+from atlas_lp.plain import headline, tolerance_json
 from atlas_lp.results import FILES, json_text, read_analysis, write_analysis
 from atlas_lp.traces import read_trace
 

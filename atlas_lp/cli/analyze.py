@@ -145,7 +145,7 @@ def print_iterations(iterations: list[dict[str, Any]]) -> None:
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Print an analysis for people: answer, signatures, certificate, assumptions and gaps."""
-    from atlas_lp.analyze import headline
+    from atlas_lp.plain import headline
 
     print_nature(summary)
     click.echo(headline(summary))

@@ -101,7 +101,7 @@ def _print_survey(summary: dict[str, Any]) -> None:
 
 
 def _summary(trace: Trace) -> dict[str, Any]:
-    from atlas_lp.analyze import signature_json
+    from atlas_lp.plain import signature_json
     from atlas_lp.traces import Gap, sign
     from atlas_lp.traces.trace import total_operations
 

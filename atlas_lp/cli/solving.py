@@ -174,14 +174,8 @@ def _graph_json(problem: Problem) -> dict[str, Any]:
 
 
 def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> dict[str, Any]:
-    from atlas_lp.analyze import (
-        box_json,
-        envelopes_json,
-        joint_json,
-        model_assumptions,
-        native_json,
-        tolerance_json,
-    )
+    from atlas_lp.assumptions import model_assumptions
+    from atlas_lp.plain import box_json, envelopes_json, joint_json, native_json, tolerance_json
 
     fabric = problem.fabric
     return {
@@ -252,7 +246,8 @@ def _print_envelope(result: dict[str, Any], envelope: Envelope, fabric: Fabric) 
 
 
 def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) -> None:
-    from atlas_lp.analyze import model_assumptions, native_json
+    from atlas_lp.assumptions import model_assumptions
+    from atlas_lp.plain import native_json
     from atlas_lp.sweep_solver import sweep
 
     graph, box = _graph(problem), problem.box
@@ -335,7 +330,8 @@ def _direction(text: str) -> tuple[str, str, Fraction, Fraction]:
 
 
 def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) -> None:
-    from atlas_lp.analyze import model_assumptions, native_json
+    from atlas_lp.assumptions import model_assumptions
+    from atlas_lp.plain import native_json
     from atlas_lp.solve import solve_along
 
     component, words, low, high = _direction(text)

@@ -61,7 +61,7 @@ class Attribution:
         streams = job.trace.column("operations", "stream")
         self.streams = [int(streams[s.instance.rows[0]]) for s in job.signed]
         self.gpu = job.trace.column("operations", "gpu")
-        self.classes: dict[str, RankClasses] = {}
+        self.classes: dict[tuple[str, int], RankClasses] = {}
         self.hops: dict[Passage, Amounts] = {}
 
     def along_latency(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
@@ -111,10 +111,11 @@ class Attribution:
         if owner in self.job.changed or pair is None or not (vector[MESSAGES] or vector[BYTES]):
             return None
         collective = self.job.collectives[owner]
-        if self.classes.setdefault(self.keys[owner], collective) is not collective:
+        split = self.keys[owner], collective.count
+        if self.classes.setdefault(split, collective) is not collective:
             return None
         planes = next(vectors for arriving, ending, vectors in collective.planes if (arriving, ending) == pair)
-        return Passage(self.keys[owner], *pair, vector) if vector in planes else None
+        return Passage(*split, *pair, vector) if vector in planes else None
 
     def _payers(self, walk: Sequence[Crossing], component: int) -> Payers:
         paid = Payers()

@@ -42,9 +42,10 @@ Amounts = Mapping[Hop, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Passage:
-    """One plane of a signature between two classes of ranks, by their numbers."""
+    """One plane of a signature between two of its *classes* of ranks, by their numbers."""
 
     key: str
+    classes: int
     arriving: int
     ending: int
     vector: PathVector
@@ -53,21 +54,21 @@ class Passage:
 def find_hops(
     passages: Mapping[Passage, Point],
     signatures: Mapping[str, Signature],
-    classes: Mapping[str, RankClasses],
+    classes: Mapping[tuple[str, int], RankClasses],
     fabric: Fabric,
 ) -> dict[Passage, Amounts]:
     """Return the hops of every passage, given with a point where its plane is the highest.
 
-    *signatures* and *classes* are by key.  Passages of signatures that are too large are missing from the result.
-    Schedules are expanded one at a time.
+    *signatures* are by key, *classes* by key and number.  Passages of signatures that are too large are missing from
+    the result.  Schedules are expanded one at a time.
     """
-    by_key: dict[str, list[Passage]] = defaultdict(list)
+    together: dict[tuple[str, int], list[Passage]] = defaultdict(list)
     for passage in passages:
         if operation_count(signatures[passage.key]) <= OPERATIONS:
-            by_key[passage.key].append(passage)
+            together[passage.key, passage.classes].append(passage)
     found: dict[Passage, Amounts] = {}
-    for key, own in by_key.items():
-        walker = _Walker(signatures[key], classes[key], fabric)
+    for split, own in together.items():
+        walker = _Walker(signatures[split[0]], classes[split], fabric)
         found.update((passage, walker.hops(passage, passages[passage])) for passage in own)
     return found
 

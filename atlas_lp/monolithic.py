@@ -13,6 +13,7 @@ import numpy as np
 
 from atlas_lp.contention import busy_periods
 from atlas_lp.errors import UnsupportedError
+from atlas_lp.goal.event_graph import issue_order
 from atlas_lp.goal.schedule import CALC, Ints, Schedule
 from atlas_lp.links import Ends, OperationTimes, find_links
 from atlas_lp.parameters import Fabric
@@ -22,6 +23,9 @@ from atlas_lp.traces import SignedInstance, Trace
 
 # Tags of one schedule fit 32 bits; the communicator goes above them until all are numbered anew.
 _TAG_BITS = 32
+
+# Places inside a collective fit 32 bits; the busy period goes above them.
+_PLACE_BITS = 32
 
 # Place of an operation inside the GOAL block of its GPU: gap calcs, begin, messages, end.
 _GAP, _BEGIN, _BODY, _END = range(4)
@@ -46,12 +50,13 @@ def monolithic(
         )
     builder = _Builder(trace, signed, fabric)
     builder.add_links(trace, dependencies)
-    expanded: dict[str, Schedule] = {}
+    expanded: dict[str, tuple[Schedule, Ints]] = {}
     for number, instance in enumerate(signed):
         key = instance.signature.key()
         if key not in expanded:
-            expanded[key] = expand(instance.signature, fabric.reduce_copy, fabric.credits)
-        builder.add_instance(number, instance, expanded[key])
+            schedule = expand(instance.signature, fabric.reduce_copy, fabric.credits)
+            expanded[key] = schedule, issue_order(schedule, np.array(instance.signature.nodes))
+        builder.add_instance(number, instance, *expanded[key])
     return builder.schedule()
 
 
@@ -74,9 +79,14 @@ class _Builder:
         self.end = self._add(self.times.gpu, self.turn, zero + _END)
         self.first = np.cumsum([0, *(len(rows) for rows in self.times.rows)])
         self.period = self._periods(trace.column("gpus", "node"))
+        pairs = np.unique(np.stack([self.period, self.times.instance]), axis=1)
+        self.alone = np.bincount(pairs[0]) == 1
 
     def _periods(self, node: Ints) -> Ints:
-        """Busy period of the NIC of every operation: what ran before something else also sends before it."""
+        """Busy period of the NIC of every operation: what ran before something else also sends before it.
+
+        Where one collective has a NIC to itself, its messages keep the order that they have without all others.
+        """
         times = self.times
         port = (node * (int(self.nic_of_gpu.max()) + 1) + self.nic_of_gpu)[times.gpu]
         order = np.lexsort((times.end_ns, times.start, port))
@@ -95,11 +105,11 @@ class _Builder:
         tag: Ints | int = 0,
         cpu: Ints | int = 0,
         nic: Ints | int = 0,
-        period: Ints | int = 0,
+        order: Ints | int = 0,
     ) -> Ints:
         """Append operations; return their numbers."""
         block = np.empty((10, len(gpu)), dtype=np.int64)
-        for row, values in enumerate((gpu, turn, place, kind, size, peer, tag, cpu, nic, period)):
+        for row, values in enumerate((gpu, turn, place, kind, size, peer, tag, cpu, nic, order)):
             block[row] = values
         self.columns.append(block)
         numbers = np.arange(self.count, self.count + len(gpu))
@@ -125,8 +135,8 @@ class _Builder:
         self.dependencies.append((before[before >= 0], gap[before >= 0]))
         self.dependencies.append((gap[after >= 0], after[after >= 0]))
 
-    def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule) -> None:
-        """Add the messages and calcs of one instance, from begin to end on each of its GPUs."""
+    def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule, place: Ints) -> None:
+        """Add the messages and calcs of one instance, from begin to end on each of its GPUs, in their issue order."""
         positions = np.array(instance.positions)
         if (positions < 0).any():
             raise UnsupportedError("ranks are missing, so their messages have no place: export single signatures")
@@ -146,7 +156,7 @@ class _Builder:
             tag=np.where(is_calc, 0, tags),
             cpu=schedule.cpu,
             nic=np.where(is_calc, 0, self.nic_of_gpu[gpu]),
-            period=self.period[operation],
+            order=(self.period[operation] << _PLACE_BITS) + np.where(self.alone[self.period[operation]], place, 0),
         )
         has_before, has_after = np.zeros(len(own), dtype=bool), np.zeros(len(own), dtype=bool)
         has_before[schedule.after] = True
@@ -168,7 +178,7 @@ class _Builder:
         place = np.empty(self.count, dtype=np.int64)
         place[order] = np.arange(self.count)
         before, after = (place[np.concatenate(ends)] for ends in zip(*self.dependencies, strict=True))
-        gpu, _, _, kind, size, peer, tag, cpu, nic, period = columns[:, order]
+        gpu, _, _, kind, size, peer, tag, cpu, nic, turn = columns[:, order]
         _, tag = np.unique(tag, return_inverse=True)
         return Schedule(
             ranks=self.gpus,
@@ -182,5 +192,5 @@ class _Builder:
             before=before,
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),
-            turn=period,
+            turn=turn,
         )

@@ -21,6 +21,7 @@ from atlas_lp.goal.kernels import paths_between
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.longest_path import Evaluator, PathVector, Plane, Point, Small, heads_and_tails
 from atlas_lp.parameters import Fabric
+from atlas_lp.signatures import Signature, operation_count
 from atlas_lp.upper_envelope import explore
 
 Floats = NDArray[np.float64]
@@ -34,8 +35,19 @@ CLASS_WIDTH = 1 / 500
 EDGES = 1 << 24
 """Edges times planes times classes at most: large graphs get fewer classes, because each costs some longest paths."""
 
+RANKS = 16
+"""Collectives of more ranks have no class for every rank."""
+
 PLANES = 12_000
 """Planes between classes that a collective may be expected to have, at most: each is an edge of the program."""
+
+_EDGES_PER_OPERATION = 2
+
+
+def can_solve_by_rank(signature: Signature, planes: int) -> bool:
+    """Whether a class for every rank is within the limits, with as many *planes* between any two as the whole has."""
+    ranks, edges = signature.ranks, _EDGES_PER_OPERATION * operation_count(signature)
+    return ranks <= RANKS and ranks * ranks * planes <= PLANES and edges * planes * ranks <= EDGES
 
 
 def choose_classes(

@@ -5,9 +5,9 @@ engine; *lp* HiGHS on the program, cold at the first point and warm after it; *L
 messages, where it is installed; *measured* the recorded span.
 
 Composite and monolithic read the same dependencies.  The composite holds the ranks of one class together until the last
-one arrives or is done (:mod:`~atlas_lp.rank_classes`), so it is never below the monolithic graph but for the queues of
-NICs: collectives that overlap in time share them in the monolithic graph, and not in the composite, and two channels
-of one collective may take turns there in another order.
+one arrives or is done (:mod:`~atlas_lp.rank_classes`), so it is never below the monolithic graph but for NICs:
+collectives that overlap in time share them in the monolithic graph, and not in the composite, and a NIC may still be
+busy with the last body of a collective when the next one begins.
 """
 
 from __future__ import annotations

@@ -199,6 +199,20 @@ def event_graph(
     return replace(graph, vertex=graph.vertex[1 : len(schedule) + 1])
 
 
+def issue_order(schedule: Schedule, node_of_rank: Ints) -> Ints:
+    """Place of each operation of *schedule* in the order in which ports send (see above), whatever the port.
+
+    Raises what :func:`event_graph` raises.
+    """
+    builder = _Builder(schedule, np.asarray(node_of_rank, dtype=np.int64))
+    builder.add_dependencies()
+    builder.add_messages(ingress=False)
+    order = np.lexsort((schedule.rank, schedule.block_position(), builder.depths()[1 : len(schedule) + 1]))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
 class _Builder:
     """The vertices and edges of one schedule; operation i is vertex i + 1."""
 
@@ -278,13 +292,18 @@ class _Builder:
         sizes = self.schedule.size[self.up_send]
         self.edges.add(self.up_send + 1, self.up_recv + 1, "up_bytes", sizes, up_messages=1)
 
-    def add_queues(self, rule: PortRule, ingress: bool) -> None:
-        """Add the queues of ports: the next send (or arrival) of a port follows the one before it."""
+    def depths(self) -> Small:
+        """Depth of every vertex, from the edges so far."""
         sources, targets = self.edges.ends()
         owners = np.concatenate([self.issued + 1, self.out_recv[: len(self.arrivals)] + 1]).astype(np.int32)
         order, depth = topological_order(self.vertices, sources, targets, owners)
         if len(order) < self.vertices:
             raise CycleError(_cycle_text(find_cycle(self.vertices, sources, targets, order), self.name))
+        return depth
+
+    def add_queues(self, rule: PortRule, ingress: bool) -> None:
+        """Add the queues of ports: the next send (or arrival) of a port follows the one before it."""
+        depth = self.depths()
         schedule = self.schedule
         sender, receiver = schedule.rank[self.out_send], schedule.rank[self.out_recv]
         if rule is not PortRule.NONE:

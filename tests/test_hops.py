@@ -43,8 +43,10 @@ def walked(signature, where, fabric=FABRIC):
         for vector in vectors
     ]
     _, arriving, ending, vector = max(times)
-    passage = Passage(signature.key(), arriving, ending, vector)
-    found = find_hops({passage: point(*where)}, {passage.key: signature}, {passage.key: solved.by_class}, fabric)
+    count = solved.by_class.count
+    passage = Passage(signature.key(), count, arriving, ending, vector)
+    classes = {(passage.key, count): solved.by_class}
+    found = find_hops({passage: point(*where)}, {passage.key: signature}, classes, fabric)
     return found[passage], vector
 
 
@@ -101,7 +103,7 @@ def test_hops_add_up_to_the_path(kind, nodes, size, where, rule, ingress):
 
 def test_schedules_that_are_too_large_are_not_expanded(monkeypatch):
     monkeypatch.setattr(hops, "OPERATIONS", 10)
-    passage = Passage(ring().key(), 0, 0, (0,) * 7)
+    passage = Passage(ring().key(), 1, 0, 0, (0,) * 7)
     assert find_hops({passage: (0, 0, 1)}, {passage.key: ring()}, {}, FABRIC) == {}
 
 

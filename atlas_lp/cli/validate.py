@@ -120,5 +120,5 @@ def _print(found: Validation) -> None:
             click.echo(f"{method.name}: {method.note}")
     click.echo(
         "composite holds ranks that do alike together until the last is done, so it is not below monolithic unless "
-        "collectives overlap on a NIC, or channels take turns there in another order"
+        "collectives overlap on a NIC, or one begins while the last body of another is on its way out"
     )

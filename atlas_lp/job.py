@@ -13,25 +13,19 @@ from typing import TypedDict
 import numpy as np
 
 from atlas_lp.cache.store import Store, content_key
-from atlas_lp.collective import solve_by_rank, solve_cached
+from atlas_lp.collective import solve_cached
 from atlas_lp.compose import Program, compose, seen_by
 from atlas_lp.contention import PortLoads
 from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.links import OperationTimes
 from atlas_lp.longest_path import Evaluator, Longest, Point
 from atlas_lp.parameters import Fabric
-from atlas_lp.rank_classes import can_solve_by_rank, fixed_at
+from atlas_lp.rank_classes import fixed_at
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.solve import Planes, solve
 from atlas_lp.traces import Gap, Progress, SignedInstance, Trace, sign
+from atlas_lp.uneven import split_uneven
 from atlas_lp.what_if import AS_RECORDED, WhatIf, named
-
-SKEW = 1 / 8
-"""Instances whose ranks arrived further apart than this, relative to their native time, get a class for every rank."""
-
-PROGRAM_PLANES = 1_000_000
-"""Planes that these may add to a program."""
 
 
 class Asked(TypedDict, total=False):
@@ -126,10 +120,9 @@ def solve_job(
     planes = {key: _Planes(envelope) for key, envelope in envelopes.items()}
     collectives = [planes[s.signature.key()].of(s) for s in signed]
     changes = _changes(trace, signed, what_if, store, use_symmetry)
-    if gpu is None:
-        for number, collective in _by_rank(trace, signed, envelopes, fabric, store, use_symmetry).items():
-            collectives[number] = collective
-    for number, collective in changes.items():
+    # What one GPU sees of a collective is its whole length, whoever arrived when.
+    uneven = {} if gpu is not None else split_uneven(trace, signed, envelopes, changes, fabric, store, use_symmetry)
+    for number, collective in (uneven | changes).items():
         collectives[number] = collective
     loads = port_loads(trace, fabric, signed, envelopes, changes) if contention else None
     program = compose(trace, signed, collectives, dependencies, what_if, loads)
@@ -151,46 +144,6 @@ class _Planes:
 
     def of(self, signed: SignedInstance) -> RankClasses:
         return self.by_class if len(signed.instance.rows) == signed.signature.ranks else self.whole
-
-
-def _by_rank(
-    trace: Trace,
-    signed: Sequence[SignedInstance],
-    envelopes: Mapping[str, Envelope],
-    fabric: Fabric,
-    store: Store,
-    use_symmetry: bool,
-) -> dict[int, RankClasses]:
-    """Instances whose ranks arrived far apart, with a class for every rank; the furthest apart first, within limits."""
-    signatures = {s.signature.key(): s.signature for s in signed}
-    worth = {
-        key: ranks * ranks * len(envelopes[key].vectors)
-        for key, signature in signatures.items()
-        for ranks in [signature.ranks]
-        if envelopes[key].by_class.count < ranks and can_solve_by_rank(signature, len(envelopes[key].vectors))
-    }
-    if not worth:
-        return {}
-    _, skews = OperationTimes(trace, signed).durations()
-    native = {key: envelopes[key].time_ns(fabric.latency_ns, fabric.gap_ns_per_byte) for key in worth}
-    apart = [
-        (-skews[number] / float(native[key]), number, key)
-        for number, (s, key) in enumerate((s, s.signature.key()) for s in signed)
-        if key in worth and len(s.instance.rows) == s.signature.ranks and skews[number] > SKEW * float(native[key])
-    ]
-    result: dict[int, RankClasses] = {}
-    solved: dict[str, RankClasses | None] = {}
-    left = PROGRAM_PLANES
-    for _, number, key in sorted(apart):
-        left -= worth[key]
-        if left < 0:
-            break
-        if key not in solved:
-            solved[key] = solve_by_rank(signatures[key], envelopes[key], fabric, store, use_symmetry)
-        found = solved[key]
-        if found is not None:
-            result[number] = found
-    return result
 
 
 def _changes(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from jobs import COMMUNICATOR, SIMPLE, processes, write
 
-from atlas_lp import job as jobs_of_program
+from atlas_lp import uneven
 from atlas_lp.analyze import analyze
 from atlas_lp.cache import Store
 from atlas_lp.envelope import Box
@@ -103,12 +103,12 @@ def test_a_class_for_every_rank_is_for_uneven_ranks_within_limits(tmp_path, monk
         return sum(c.count == n for c, n in zip(job.collectives, ranks, strict=True)), job.program.graph.edges
 
     every, edges = split()
-    monkeypatch.setattr(jobs_of_program, "SKEW", 1000)
+    monkeypatch.setattr(uneven, "SKEW", 1000)
     few, fewer_edges = split()
     assert few < every
     assert fewer_edges < edges
-    monkeypatch.setattr(jobs_of_program, "SKEW", 1 / 8)
-    monkeypatch.setattr(jobs_of_program, "PROGRAM_PLANES", 0)
+    monkeypatch.setattr(uneven, "SKEW", 1 / 8)
+    monkeypatch.setattr(uneven, "PROGRAM_PLANES", 0)
     assert split() == (few, fewer_edges)
 
 

@@ -14,7 +14,7 @@ from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.goal import SEND, EventGraph, Schedule, event_graph
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.parameters import Fabric
-from atlas_lp.rank_classes import can_solve_by_rank, choose_classes, planes_between
+from atlas_lp.rank_classes import choose_classes, planes_between
 from atlas_lp.signatures import Signature, expand, operation_count
 from atlas_lp.signatures.expand import MODEL_VERSION
 from atlas_lp.signatures.ring import equal_chunks
@@ -70,17 +70,15 @@ def solve_cached(signature: Signature, fabric: Fabric, box: Box, store: Store, u
 
 def solve_by_rank(
     signature: Signature, envelope: Envelope, fabric: Fabric, store: Store, use_symmetry: bool = True
-) -> RankClasses | None:
-    """Return the planes between every two ranks, from *store* or solved; None where that is too much.
+) -> RankClasses:
+    """Return the planes between every two ranks, from *store* or solved: with them nothing is held together.
 
-    *envelope* is that of *signature*.  Nothing is held together then: with them a program is exact.
+    *envelope* is that of *signature*; see :func:`~atlas_lp.rank_classes.can_solve_by_rank` for what is affordable.
     """
-    if not can_solve_by_rank(signature, len(envelope.vectors)):
-        return None
     key = content_key({"of": envelope_key(signature, fabric, envelope.box, use_symmetry), "by": "rank"})
     known = store.get(key, counted=False)
     if isinstance(known, Envelope):
-        return known.classes
+        return known.by_class
     found = _graph_of(signature, fabric, use_symmetry=False)
     planes = planes_between(found.graph, found.rank_of_vertex, signature.ranks, fabric.theta(), envelope.box.corners())
     classes = RankClasses(tuple(range(signature.ranks)), tuple(planes))

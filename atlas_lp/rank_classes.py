@@ -35,8 +35,8 @@ CLASS_WIDTH = 1 / 500
 EDGES = 1 << 24
 """Edges times planes times classes at most: large graphs get fewer classes, because each costs some longest paths."""
 
-RANKS = 16
-"""Collectives of more ranks have no class for every rank."""
+RANKS, RANK_EDGES = 64, 1 << 27
+"""Collectives of more ranks, or with more edges times planes times ranks, have no class for every rank."""
 
 PLANES = 12_000
 """Planes between classes that a collective may be expected to have, at most: each is an edge of the program."""
@@ -45,9 +45,9 @@ _EDGES_PER_OPERATION = 2
 
 
 def can_solve_by_rank(signature: Signature, planes: int) -> bool:
-    """Whether a class for every rank is within the limits, with as many *planes* between any two as the whole has."""
+    """Whether a class for every rank is within the limits, for a whole of so many *planes*."""
     ranks, edges = signature.ranks, _EDGES_PER_OPERATION * operation_count(signature)
-    return ranks <= RANKS and ranks * ranks * planes <= PLANES and edges * planes * ranks <= EDGES
+    return ranks <= RANKS and edges * planes * ranks <= RANK_EDGES
 
 
 def choose_classes(

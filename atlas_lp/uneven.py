@@ -22,6 +22,9 @@ SKEW = 1 / 8
 PROGRAM_PLANES = 1_000_000
 """Planes that classes for every rank may add to a program."""
 
+PROGRAM_PAIRS = 1 << 16
+"""Pairs of ranks whose planes are looked for in one program, at most: each is about a millisecond, once."""
+
 
 def split_uneven(
     trace: Trace,
@@ -36,25 +39,25 @@ def split_uneven(
 
     *envelopes* are by signature; instances *without* stay as they are.
     """
-    signatures = {s.signature.key(): s.signature for s in signed}
-    planes = {
-        key: len(envelopes[key].vectors) * signature.ranks**2
-        for key, signature in signatures.items()
+    signatures = {
+        key: signature
+        for key, signature in {s.signature.key(): s.signature for s in signed}.items()
         if envelopes[key].by_class.count < signature.ranks and can_solve_by_rank(signature, len(envelopes[key].vectors))
     }
-    solved: dict[str, RankClasses | None] = {}
+    solved: dict[str, RankClasses] = {}
     result: dict[int, RankClasses] = {}
-    left = PROGRAM_PLANES
-    for number in _furthest_apart(trace, signed, {key: envelopes[key] for key in planes}, without, fabric):
+    pairs, planes = PROGRAM_PAIRS, PROGRAM_PLANES
+    for number in _furthest_apart(trace, signed, {key: envelopes[key] for key in signatures}, without, fabric):
         key = signed[number].signature.key()
-        left -= planes[key]
-        if left < 0:
-            break
         if key not in solved:
+            pairs -= signatures[key].ranks ** 2
+            if pairs < 0:
+                break
             solved[key] = solve_by_rank(signatures[key], envelopes[key], fabric, store, use_symmetry)
-        found = solved[key]
-        if found is not None:
-            result[number] = found
+        planes -= sum(len(vectors) for _, _, vectors in solved[key].planes)
+        if planes < 0:
+            break
+        result[number] = solved[key]
     return result
 
 

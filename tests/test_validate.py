@@ -220,7 +220,7 @@ PAPER_SIZES = (16 << 20, (64 << 20) + 1, 4096)
 
 @pytest.mark.parametrize(
     ("kinds", "uneven"),
-    [(EVERY_RANK, False), (EVERY_RANK, True), ((*EVERY_RANK, "Broadcast", "Reduce"), False)],
+    [(kinds, uneven) for kinds in (EVERY_RANK, (*EVERY_RANK, "Broadcast", "Reduce")) for uneven in (False, True)],
 )
 def test_twenty_random_collectives_of_the_paper_within_one_percent(tmp_path, kinds, uneven):
     """64 GPUs on 16 nodes, less than a tenth of the time between collectives."""
@@ -228,11 +228,11 @@ def test_twenty_random_collectives_of_the_paper_within_one_percent(tmp_path, kin
     assert validate(read_trace([tmp_path]), FABRIC, Store(None)).difference < 0.01
 
 
-@pytest.mark.parametrize("uneven", [False, True])
-def test_small_collectives_are_held_on_the_safe_side(tmp_path, uneven):
-    """Random compute of up to a third of each collective: ranks of one class wait for each other in ours only."""
+@pytest.mark.parametrize(("uneven", "difference"), [(False, 0.003), (True, 1e-9)])
+def test_small_collectives_on_64_gpus(tmp_path, uneven, difference):
+    """Random compute of up to a third of each collective: uneven ranks have a class each, and nothing is lost."""
     random_collectives(tmp_path, 0, (*EVERY_RANK, "Broadcast", "Reduce"), uneven=uneven)
     found = validate(read_trace([tmp_path]), FABRIC, Store(None))
     for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
         assert whole <= composite * (1 + 1e-9)
-    assert found.difference < 0.04
+    assert found.difference < difference

@@ -121,7 +121,9 @@ def solve_job(
     collectives = [planes[s.signature.key()].of(s) for s in signed]
     changes = _changes(trace, signed, what_if, store, use_symmetry)
     # What one GPU sees of a collective is its whole length, whoever arrived when.
-    uneven = {} if gpu is not None else split_uneven(trace, signed, envelopes, changes, fabric, store, use_symmetry)
+    uneven: dict[int, RankClasses] = {}
+    if gpu is None:
+        uneven = split_uneven(trace, signed, envelopes, changes, fabric, store, use_symmetry, progress)
     for number, collective in (uneven | changes).items():
         collectives[number] = collective
     loads = port_loads(trace, fabric, signed, envelopes, changes) if contention else None

@@ -14,7 +14,7 @@ from atlas_lp.envelope import Envelope, RankClasses
 from atlas_lp.links import OperationTimes
 from atlas_lp.parameters import Fabric
 from atlas_lp.rank_classes import can_solve_by_rank
-from atlas_lp.traces import SignedInstance, Trace
+from atlas_lp.traces import Progress, SignedInstance, Trace
 
 SKEW = 1 / 8
 """Ranks that arrived further apart than this, relative to the native time of their collective, are far apart."""
@@ -34,6 +34,7 @@ def split_uneven(
     fabric: Fabric,
     store: Store,
     use_symmetry: bool,
+    progress: Progress | None = None,
 ) -> dict[int, RankClasses]:
     """Instances, by number, that get a class for every rank; the furthest apart first.
 
@@ -53,6 +54,8 @@ def split_uneven(
             pairs -= signatures[key].ranks ** 2
             if pairs < 0:
                 break
+            if progress is not None:
+                progress("signatures of uneven ranks", len(solved), 0)
             solved[key] = solve_by_rank(signatures[key], envelopes[key], fabric, store, use_symmetry)
         planes -= sum(len(vectors) for _, _, vectors in solved[key].planes)
         if planes < 0:

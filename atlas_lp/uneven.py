@@ -1,19 +1,24 @@
 """Which collectives get a class for every rank: those whose ranks arrived far apart, as long as that is affordable.
 
 Where all ranks arrive together, classes of ranks that do alike lose nothing.  Where they do not, who waits for whom
-matters, and the planes between every two ranks say it exactly.
+matters, and the planes between every two ranks say it exactly.  Ranks arrive apart because they were recorded to, or
+because the collective before ends on them at different times (a Broadcast), which a replayed trace need not show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
 
 from atlas_lp.cache.store import Store
 from atlas_lp.collective import solve_by_rank
 from atlas_lp.envelope import Envelope, RankClasses
+from atlas_lp.goal.schedule import Ints
 from atlas_lp.links import OperationTimes
 from atlas_lp.parameters import Fabric
-from atlas_lp.rank_classes import can_solve_by_rank
+from atlas_lp.rank_classes import can_solve_by_rank, times_ns
 from atlas_lp.traces import Progress, SignedInstance, Trace
 
 SKEW = 1 / 8
@@ -48,7 +53,7 @@ def split_uneven(
     solved: dict[str, RankClasses] = {}
     result: dict[int, RankClasses] = {}
     pairs, planes = PROGRAM_PAIRS, PROGRAM_PLANES
-    for number in _furthest_apart(trace, signed, {key: envelopes[key] for key in signatures}, without, fabric):
+    for number in _furthest_apart(trace, signed, envelopes, signatures, without, fabric):
         key = signed[number].signature.key()
         if key not in solved:
             pairs -= signatures[key].ranks ** 2
@@ -68,18 +73,40 @@ def _furthest_apart(
     trace: Trace,
     signed: Sequence[SignedInstance],
     envelopes: Mapping[str, Envelope],
+    wanted: Collection[str],
     without: Collection[int],
     fabric: Fabric,
 ) -> list[int]:
-    """Instances of the signatures of *envelopes* whose ranks arrived far apart, by how far."""
-    if not envelopes:
+    """Instances of the signatures *wanted* whose ranks arrive far apart, by how far."""
+    if not wanted:
         return []
-    _, skews = OperationTimes(trace, signed).durations()
-    native = {key: float(e.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)) for key, e in envelopes.items()}
+    times = OperationTimes(trace, signed)
+    _, recorded = times.durations()
+    keys = [s.signature.key() for s in signed]
+    left = {key: _ends_apart_ns(envelope, fabric) for key, envelope in envelopes.items()}
+    apart = np.maximum(recorded, _left_apart(times, np.array([left[key] for key in keys])))
+    native = {key: float(envelopes[key].time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)) for key in wanted}
     found = []
-    for number, (s, skew) in enumerate(zip(signed, skews.tolist(), strict=True)):
-        time = native.get(s.signature.key())
+    for number, (s, key, skew) in enumerate(zip(signed, keys, apart.tolist(), strict=True)):
         complete = len(s.instance.rows) == s.signature.ranks
-        if time is not None and complete and number not in without and skew > SKEW * time:
-            found.append((-skew / time, number))
+        if key in native and complete and number not in without and skew > SKEW * native[key]:
+            found.append((-skew / native[key], number))
     return [number for _, number in sorted(found)]
+
+
+def _ends_apart_ns(envelope: Envelope, fabric: Fabric) -> int:
+    """How far apart ranks that arrive together end at the native point, in whole ns."""
+    ends: dict[int, Fraction] = {}
+    for (_, ending, _), time in zip(envelope.by_class.planes, times_ns(envelope.by_class, fabric.theta()), strict=True):
+        ends[ending] = max(time, ends.get(ending, time))
+    return int(max(ends.values()) - min(ends.values()))
+
+
+def _left_apart(times: OperationTimes, ends_apart: Ints) -> Ints:
+    """Per instance: how far apart the last collectives of its ranks before it end at most."""
+    order = np.lexsort((times.end_ns, times.start, times.gpu))
+    same = times.gpu[order][1:] == times.gpu[order][:-1]
+    before, after = order[:-1][same], order[1:][same]
+    result = np.zeros(len(ends_apart), dtype=np.int64)
+    np.maximum.at(result, times.instance[after], ends_apart[times.instance[before]])
+    return result

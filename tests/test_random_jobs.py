@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from jobs import COMMUNICATOR, SIMPLE, processes, write
+from test_validate import random_collectives
 
 from atlas_lp import uneven
 from atlas_lp.analyze import analyze
@@ -120,3 +121,23 @@ def test_planes_between_ranks_are_cached(tmp_path):
     store = Store(cache)
     solve_job(trace, FABRIC, Box(), store, dependencies="streams")
     assert (store.hits, store.misses) == (len(first.envelopes), 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_that_a_broadcast_leaves_apart_arrive_apart(tmp_path, monkeypatch, seed):
+    """Recorded side by side, but the chain of a Broadcast ends rank by rank: the next collective is split by rank."""
+    random_collectives(
+        tmp_path,
+        seed,
+        ("Broadcast", "AllGather"),
+        uneven=False,
+        nodes=3,
+        gpus_per_node=2,
+        count=8,
+        channels=1,
+        sizes=(1 << 12, 1 << 16, 1 << 12),
+    )
+    trace = read_trace([tmp_path])
+    assert validate(trace, FABRIC, Store(None)).difference < 1e-9
+    monkeypatch.setattr(uneven, "_left_apart", lambda times, apart: 0 * apart)
+    assert validate(trace, FABRIC, Store(None)).difference > 0.04

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -84,7 +85,11 @@ class Job:
 
     def at(self, where: Point) -> Longest:
         """The longest path of the program at *where*."""
-        return Evaluator(self.program.graph, self.fabric.theta()).at(where)
+        return self._evaluator.at(where)
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.program.graph, self.fabric.theta())
 
 
 def solve_job(
@@ -119,7 +124,7 @@ def solve_job(
         envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
     planes = {key: _Planes(envelope) for key, envelope in envelopes.items()}
     collectives = [planes[s.signature.key()].of(s) for s in signed]
-    changes = _changes(trace, signed, what_if, store, use_symmetry)
+    changes = _changes(trace, signed, what_if, fabric, store, use_symmetry)
     # What one GPU sees of a collective is its whole length, whoever arrived when.
     uneven: dict[int, RankClasses] = {}
     if gpu is None:
@@ -149,7 +154,7 @@ class _Planes:
 
 
 def _changes(
-    trace: Trace, signed: Sequence[SignedInstance], what_if: WhatIf, store: Store, use_symmetry: bool
+    trace: Trace, signed: Sequence[SignedInstance], what_if: WhatIf, here: Fabric, store: Store, use_symmetry: bool
 ) -> dict[int, RankClasses]:
     """Instances that are free or run on a fabric of their own, and the time they take."""
     identities = trace.communicators["id"].to_pylist()
@@ -157,7 +162,8 @@ def _changes(
     for name, fabric in what_if.fabrics:
         box = Box().around([(fabric.latency_ns, fabric.gap_ns_per_byte)])
         # NICs that other GPUs share are another signature.
-        there = {_place(s): s.signature for s in sign(trace, fabric.gpus_per_nic)[0]}
+        same = fabric.gpus_per_nic == here.gpus_per_nic
+        there = {_place(s): s.signature for s in (signed if same else sign(trace, fabric.gpus_per_nic)[0])}
         known: dict[str, _Planes] = {}
         for number in named(name, signed, identities):
             signature = there[_place(signed[number])]

@@ -26,6 +26,7 @@ from atlas_lp.upper_envelope import explore
 
 Floats = NDArray[np.float64]
 
+# These limits decide what a cache entry holds: raise MODEL_VERSION when they change.
 CLASSES = 64
 """Classes of a collective at most."""
 

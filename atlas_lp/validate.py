@@ -98,46 +98,29 @@ def validate(
     chosen = tuple(points or default_points(fabric))
     box = Box().around(chosen)
     fabric = fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
-    with _Watch("composite") as watch:
-        job = solve_job(trace, fabric, box, store, dependencies=dependencies)
-        composite = watch.evaluated(job.program.graph, fabric, chosen)
-    methods = [composite]
-    with _Watch("monolithic") as watch:
-        try:
-            schedule = monolithic(trace, job.signed, fabric, dependencies)
-        except UnsupportedError as error:
-            methods.append(watch.skipped(str(error)))
-        else:
-            nodes = trace.column("gpus", "node")
-            whole = event_graph(schedule, nodes, fabric.port_rule, fabric.ingress)
-            methods.append(watch.evaluated(whole, fabric, chosen))
-            del whole, schedule
-    with _Watch("lp (HiGHS)") as watch:
-        methods.append(watch.found(_lp(job.program.graph, fabric, chosen), job.program.graph.vertices))
-    with _Watch("composite, NICs shared") as watch:
-        shared = job.composed(contention=True)
-        if shared.sharing:
-            methods.append(watch.evaluated(shared.graph, fabric, chosen))
+    watch = _Watch("composite")
+    job = solve_job(trace, fabric, box, store, dependencies=dependencies)
+    methods = [watch.evaluated(job.program.graph, fabric, chosen)]
+    methods.append(_monolithic(_Watch("monolithic"), job, dependencies, chosen))
+    watch = _Watch("lp (HiGHS)")
+    methods.append(watch.found(_lp(job.program.graph, fabric, chosen), job.program.graph.vertices))
+    watch = _Watch("composite, NICs shared")
+    shared = job.composed(contention=True)
+    if shared.sharing:
+        methods.append(watch.evaluated(shared.graph, fabric, chosen))
     installed = programs()
     if installed is not None:
-        with _Watch("LogGOPSim") as watch:
-            methods.append(_simulated(watch, job, chosen, installed))
+        methods.append(_simulated(_Watch("LogGOPSim"), job, chosen, installed))
     return Validation(chosen, tuple(methods), job.program.measured_ns, job.program.dependencies)
 
 
 class _Watch:
-    """Time and memory of one method, from entering on."""
+    """Time and memory of one method, from now on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-    def __enter__(self) -> _Watch:
         self.begin = time.perf_counter()
         self.watched = restart_peak()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is held."""
 
     def found(self, times: tuple[float, ...], vertices: int, note: str = "") -> Method:
         """The method with its *times*."""
@@ -152,6 +135,17 @@ class _Watch:
         """The method that *graph* is, at all *points*."""
         evaluator = Evaluator(graph, fabric.theta())
         return self.found(tuple(float(evaluator.at(point(*where)).time_ns) for where in points), graph.vertices)
+
+
+def _monolithic(watch: _Watch, job: Job, dependencies: str | None, points: Points) -> Method:
+    """The graph of every message of the trace."""
+    fabric = job.fabric
+    try:
+        schedule = monolithic(job.trace, job.signed, fabric, dependencies)
+    except UnsupportedError as error:
+        return watch.skipped(str(error))
+    graph = event_graph(schedule, job.trace.column("gpus", "node"), fabric.port_rule, fabric.ingress)
+    return watch.evaluated(graph, fabric, points)
 
 
 def _lp(graph: EventGraph, fabric: Fabric, points: Points) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
-from jobs import COMMUNICATOR, processes, two_ranks, write
+from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
 from test_constructed_jobs import MS, PAIR_A, PAIR_B, POINTS, solved, straggler, time_ns
 
 from atlas_lp.analyze import analyze
@@ -25,6 +25,23 @@ SLOW = replace(FABRIC.at(latency_ns=Fraction(20_000), gap_ns_per_byte=Fraction(1
 
 def run(*words):
     return CliRunner().invoke(main, [*map(str, words)], catch_exceptions=False)
+
+
+def one_reduction(folder, nodes, gpus_per_node, **what):
+    """An AllReduce of all GPUs."""
+    exports, ranks = processes(nodes, gpus_per_node)
+    for process in ranks:
+        process.collective(
+            "AllReduce",
+            communicator=COMMUNICATOR,
+            stream=1,
+            start_ns=2 * MS,
+            end_ns=8 * MS,
+            threads=SIMPLE,
+            reduction="Sum",
+            **what,
+        )
+    write(exports, folder)
 
 
 def parts(job):
@@ -69,13 +86,7 @@ def test_all_collectives_elsewhere_leave_nothing_to_vary(tmp_path):
 
 
 def test_a_fabric_whose_nics_are_shared_has_signatures_of_its_own(tmp_path):
-    exports, ranks = processes(2, 2)
-    for process in ranks:
-        process.collective(
-            "AllReduce", size_bytes=64 << 20, communicator=COMMUNICATOR, stream=1, start_ns=2 * MS, end_ns=8 * MS,
-            channels=4, threads=544, reduction="Sum",
-        )  # fmt: skip
-    write(exports, tmp_path)
+    one_reduction(tmp_path, 2, 2, size_bytes=64 << 20, channels=4)
     trace = read_trace([tmp_path])
     shared = replace(SLOW, gpus_per_nic=2)
     apart, together = (
@@ -125,14 +136,8 @@ def test_one_gpu_sees_the_other_fabric_too(tmp_path, gpu):
 
 def test_placement_from_a_file_is_that_of_the_hosts(tmp_path):
     """Four ranks recorded on two hosts, put on one, on four, and on the hosts again."""
-    exports, ranks = processes(2, 2)
-    for process in ranks:
-        process.collective(
-            "AllReduce", size_bytes=1 << 20, communicator=COMMUNICATOR, stream=1, start_ns=2 * MS, end_ns=3 * MS,
-            channels=1, threads=544, reduction="Sum",
-        )  # fmt: skip
     (tmp_path / "t").mkdir()
-    write(exports, tmp_path / "t")
+    one_reduction(tmp_path / "t", 2, 2, size_bytes=1 << 20, channels=1)
 
     def answer(*words):
         result = run("analyze", tmp_path / "t", "--no-cache", "--json", *words)
@@ -161,13 +166,7 @@ def test_placement_from_a_file_is_that_of_the_hosts(tmp_path):
 
 
 def test_scale_up_hops_can_be_changed(tmp_path):
-    exports, ranks = processes(1, 2)
-    for process in ranks:
-        process.collective(
-            "AllReduce", size_bytes=8 << 20, communicator=COMMUNICATOR, stream=1, start_ns=2 * MS, end_ns=3 * MS,
-            channels=1, threads=544, reduction="Sum",
-        )  # fmt: skip
-    write(exports, tmp_path)
+    one_reduction(tmp_path, 1, 2, size_bytes=8 << 20, channels=1)
     trace = read_trace([tmp_path])
     slower = FABRIC.at(up_latency_ns=Fraction(2000), up_gap_ns_per_byte=Fraction(1, 50))
     result = json.loads(

@@ -22,16 +22,17 @@ from graphs import stencil
 from measuring import claim, in_bytes, in_fresh_process, in_seconds, show, start_bytes
 
 from atlas_lp.cache import Store
-from atlas_lp.demo import write_demo
-from atlas_lp.envelope import Box
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import event_graph
-from atlas_lp.job import solve_job
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.monolithic import monolithic
-from atlas_lp.parameters import load_fabric
 from atlas_lp.peak_memory import peak_bytes
-from atlas_lp.solve import solve, solve_along
-from atlas_lp.traces import read_trace, sign
+from atlas_lp.program.job import solve_job
+from atlas_lp.program.message_graph import monolithic
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.solve import solve, solve_along
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.synthetic.demo import write_demo
 
 COLD_SECONDS, COLD_BYTES, WARM_SECONDS = 2, 4e8, 0.2
 LATENCY = Fraction(0), Fraction(10**6)

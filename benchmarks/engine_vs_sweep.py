@@ -1,6 +1,6 @@
 """How much faster is the exact T(L) than the sweep of the paper, on the same graph?
 
-Peer: ``atlas_lp.sweep_solver``, one linear program that HiGHS re-solves by warm dual simplex at 101 values of L from
+Peer: ``atlas_lp.solver.lp_sweep``, one linear program that HiGHS re-solves by warm dual simplex at 101 values of L from
 0 to 100 us (the first solve cold, with presolve).  The engine finds all pieces on the same range by ``solve_along``.
 Building the graph is needed by both and counted in neither.
 
@@ -17,11 +17,11 @@ import click
 from graphs import EQUAL_BYTES, RANDOM_BYTES, ring, ring_graph, stencil
 from measuring import best_of, claim, in_seconds, show
 
-from atlas_lp.envelope import Piece
+from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, event_graph
-from atlas_lp.parameters import Fabric, load_fabric
-from atlas_lp.solve import solve_along
-from atlas_lp.sweep_solver import SweepPoint, pieces_of, sweep
+from atlas_lp.solver.envelope import Piece
+from atlas_lp.solver.lp_sweep import SweepPoint, pieces_of, sweep
+from atlas_lp.solver.solve import solve_along
 
 LATEST_NS = 100_000
 POINTS = 101

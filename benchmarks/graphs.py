@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import CALC, RECV, SEND, EventGraph, Schedule, event_graph
-from atlas_lp.parameters import Fabric
-from atlas_lp.signatures import Protocol, Signature, assumed_rings, expand, ring_signature
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
 
 CALC_NS = 50_000, 150_000
 """Shortest and longest compute time of a stencil iteration."""

@@ -18,13 +18,13 @@ import click
 from graphs import EQUAL_BYTES, RANDOM_BYTES, stencil, stencil_of
 from measuring import best_of, claim, in_seconds, show
 
-from atlas_lp.certificate import Certificate
-from atlas_lp.envelope import Box
+from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, event_graph
-from atlas_lp.longest_path import Evaluator, Plane, Point, point
-from atlas_lp.parameters import Fabric, load_fabric
-from atlas_lp.solve import solve
-from atlas_lp.upper_envelope import explore, height
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.highs import Certificate
+from atlas_lp.solver.longest_path import Evaluator, Plane, Point, point
+from atlas_lp.solver.solve import solve
+from atlas_lp.solver.upper_envelope import explore, height
 
 BOX = Box(Fraction(0), Fraction(10**6), Fraction(8, 1600), Fraction(8, 10))
 TARGET_SECONDS = 10

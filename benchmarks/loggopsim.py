@@ -31,13 +31,13 @@ from graphs import EQUAL_BYTES, RANDOM_BYTES, ring, stencil
 from measuring import best_of, claim, in_seconds, show
 
 from atlas_lp.errors import AtlasError
+from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, Schedule, event_graph
 from atlas_lp.goal.per_node import numbered, per_node
-from atlas_lp.loggopsim import COMPILER, SIMULATOR, compiled, programs
-from atlas_lp.longest_path import MESSAGES, Evaluator, point
-from atlas_lp.parameters import Fabric, load_fabric
-from atlas_lp.signatures import expand
-from atlas_lp.solve import solve_along
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.solver.longest_path import MESSAGES, Evaluator, point
+from atlas_lp.solver.solve import solve_along
+from atlas_lp.validation.loggopsim import COMPILER, SIMULATOR, compiled, programs
 
 LATEST_NS = 100_000
 

@@ -26,8 +26,7 @@ from measuring import claim, in_bytes, in_fresh_process, in_seconds, show, start
 from numpy.typing import NDArray
 
 from atlas_lp.peak_memory import peak_bytes
-from atlas_lp.traces import Sourced, Trace
-from atlas_lp.traces.trace import OPERATION_COLUMNS, operation_table
+from atlas_lp.traces.trace import OPERATION_COLUMNS, Sourced, Trace, operation_table
 
 Ints = NDArray[np.int64]
 
@@ -240,11 +239,11 @@ def moe_trace(shape: Shape, *, uneven: bool = True) -> Trace:
 def measure(shape: Shape, file: Path) -> dict[str, Any]:
     """Read the packed trace, solve and compose it, and find all planes of T(L, G); time and memory of a process."""
     from atlas_lp.cache import Store
-    from atlas_lp.envelope import Box
-    from atlas_lp.job import solve_job
-    from atlas_lp.parameters import load_fabric
-    from atlas_lp.solve import solve
-    from atlas_lp.traces import read_trace
+    from atlas_lp.fabrics.fabric import load_fabric
+    from atlas_lp.program.job import solve_job
+    from atlas_lp.solver.envelope import Box
+    from atlas_lp.solver.solve import solve
+    from atlas_lp.traces.reading.read import read_trace
 
     fabric = load_fabric()
     seconds = {}
@@ -279,7 +278,7 @@ SECONDS, BYTES, GROWTH = 60, 4e9, 2
 
 def report(shapes: Sequence[Shape], judged: bool) -> None:
     """Measure every shape in a fresh process and print what it took."""
-    from atlas_lp.traces.packed import packed_bytes
+    from atlas_lp.traces.reading.packed import packed_bytes
 
     rows, found = [], []
     with tempfile.TemporaryDirectory() as folder:

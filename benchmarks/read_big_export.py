@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from atlas_lp.traces import read_trace, sign
-from atlas_lp.traces.synthetic import Export
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.synthetic.writer import Export
 
 STEP_NS = 1_000
 COMMUNICATOR = 0xC0FFEE

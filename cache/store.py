@@ -20,10 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from atlas_lp.certificate import Certificate
-from atlas_lp.envelope import Box, Envelope, RankClasses
 from atlas_lp.errors import CacheError
 from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.solver.envelope import Box, Envelope, RankClasses
+from atlas_lp.solver.highs import Certificate
 
 _SCHEMA = "atlas-lp/cache-entry"
 # History of the entry format: 1 (0.1.0) first; 2 planes between classes of ranks, what each rank sends.

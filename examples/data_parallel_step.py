@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from atlas_lp.demo import write_demo
 from atlas_lp.errors import AtlasError
+from atlas_lp.traces.synthetic.demo import write_demo
 
 
 @click.command()

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
-from atlas_lp.signatures.protocols import Protocol
+from atlas_lp.signatures.nccl.protocols import Protocol
 
 Ints = NDArray[np.int64]
 

@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.protocols import STEPS, Chunking, Protocol, ring_chunking
-from atlas_lp.signatures.splits import Task, interleaved_parts, split, split_rule
+from atlas_lp.signatures.nccl.protocols import STEPS, Chunking, Protocol, ring_chunking
+from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split, split_rule
 from atlas_lp.signatures.topology import Tree, assumed_rings, by_first_appearance
 
 if TYPE_CHECKING:
-    from atlas_lp.signatures.transfers import Transfers
+    from atlas_lp.signatures.nccl.transfers import Transfers
 
 __all__ = [
     "COLLECTIVES",

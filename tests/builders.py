@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import CALC, COMPONENTS, RECV, SEND, EventGraph, Schedule
-from atlas_lp.longest_path import PathVector, Point
-from atlas_lp.parameters import Fabric
+from atlas_lp.solver.longest_path import PathVector, Point
 
 ZERO = (0,) * len(COMPONENTS)
 

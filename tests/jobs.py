@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from atlas_lp.envelope import RankClasses
-from atlas_lp.traces.synthetic import Export, Process
+from atlas_lp.solver.envelope import RankClasses
+from atlas_lp.traces.synthetic.writer import Export, Process
 
 COMMUNICATOR = 0xC0FFEE_0000_0001
 SIMPLE, LL = 544, 128

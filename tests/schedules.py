@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph
-from atlas_lp.signatures import Signature, expand, operation_count
+from atlas_lp.signatures.algorithms.expand import expand, operation_count
+from atlas_lp.signatures.signature import Signature
 
 CREDITS = ("local", "acknowledged", "none")
 

@@ -7,15 +7,15 @@ from itertools import pairwise
 import pytest
 from jobs import two_ranks
 
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
+from atlas_lp.analysis.as_json import headline, tolerance_json
+from atlas_lp.analysis.folder import FILES, json_text, read_analysis, write_analysis
 from atlas_lp.cache import Store
-from atlas_lp.demo import write_demo
-from atlas_lp.envelope import Box
 from atlas_lp.errors import InputError
-from atlas_lp.parameters import load_fabric
-from atlas_lp.plain import headline, tolerance_json
-from atlas_lp.results import FILES, json_text, read_analysis, write_analysis
-from atlas_lp.traces import read_trace
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.synthetic.demo import write_demo
 
 FABRIC = load_fabric()
 
@@ -87,7 +87,7 @@ def test_second_run_hits_and_is_byte_identical_but_for_the_counters(demo, tmp_pa
 
 
 def test_shuffled_rows_and_renamed_files_change_nothing(demo, tmp_path):
-    from atlas_lp.demo import _Job, training_step
+    from atlas_lp.traces.synthetic.demo import _Job, training_step
 
     job = _Job(0, 4, 4)
     for step in training_step(16):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from builders import assert_same_schedule
 
-from atlas_lp.collective import signature_graph
+from atlas_lp.collectives.solver import signature_graph
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import CALC, RECV, SEND, event_graph, parse_goal
-from atlas_lp.longest_path import Evaluator
-from atlas_lp.parameters import load_fabric
-from atlas_lp.solve import solve_along
+from atlas_lp.solver.longest_path import Evaluator
+from atlas_lp.solver.solve import solve_along
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 FAKE_COMPILER = '#!/bin/sh\ncp "$2" "$4"\n'

@@ -7,14 +7,16 @@ import pytest
 from jobs import two_ranks
 
 from atlas_lp.cache import Miss, Store, default_folder
-from atlas_lp.collective import envelope_key, solve_cached
-from atlas_lp.envelope import Box
+from atlas_lp.collectives.solver import envelope_key, solve_cached
 from atlas_lp.errors import CacheError
-from atlas_lp.job import solve_job
-from atlas_lp.parameters import load_fabric
-from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
-from atlas_lp.traces import read_trace
-from atlas_lp.what_if import WhatIf
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.program.job import solve_job
+from atlas_lp.program.what_if import WhatIf
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.read import read_trace
 
 FABRIC = load_fabric()
 NODES = [0, 0, 1, 1]

@@ -12,15 +12,18 @@ from builders import fabric, graph_of, graph_of_lines, graphs, random_graph, sch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp import certificate
-from atlas_lp.certificate import Limits, LongestPathLP, certify
-from atlas_lp.envelope import Box, slopes_at
 from atlas_lp.errors import SolveError
+from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, PortRule, Schedule, event_graph
-from atlas_lp.longest_path import Evaluator, Longest, Point, point
-from atlas_lp.parameters import Fabric, load_fabric
-from atlas_lp.signatures import Protocol, assumed_rings, expand, ring_signature
-from atlas_lp.solve import certificate_points, solve
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver import highs as certificate
+from atlas_lp.solver.envelope import Box, slopes_at
+from atlas_lp.solver.highs import Limits, LongestPathLP, certify
+from atlas_lp.solver.longest_path import Evaluator, Longest, Point, point
+from atlas_lp.solver.solve import certificate_points, solve
 
 BOX = Box(Fraction(0), Fraction(200), Fraction(1, 100), Fraction(2))
 NATIVE = fabric(100, Fraction(1, 25), o=Fraction(7, 3), g=2, up_latency_ns=5, up_gap_ns_per_byte=Fraction(1, 150))

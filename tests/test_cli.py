@@ -126,7 +126,7 @@ def test_stats_are_one_line_of_json_on_stderr(run, job):
 
 
 def test_sweep_points_lie_on_the_envelope(run, job):
-    from atlas_lp.results import read_analysis
+    from atlas_lp.analysis.folder import read_analysis
 
     run("analyze", job, "-o", "out")
     rows = json.loads(run("sweep", "out", "--latency", "0:100us:6", "--json").output)["rows"]

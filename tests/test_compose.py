@@ -5,15 +5,16 @@ from fractions import Fraction
 import pytest
 from jobs import COMMUNICATOR, SIMPLE, alike, processes, two_ranks, write
 
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
-from atlas_lp.collective import solve_signature
-from atlas_lp.compose import compose
-from atlas_lp.envelope import Box
+from atlas_lp.collectives.solver import solve_signature
 from atlas_lp.errors import InputError
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import read_trace, sign
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.program.compose import compose
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.signing.sign import sign
 
 FABRIC = load_fabric()
 POINTS = [(Fraction(0), Fraction(1, 25)), (Fraction(3700), Fraction(1, 25)), (Fraction(10**6), Fraction(4, 5))]

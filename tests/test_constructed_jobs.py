@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from jobs import COMMUNICATOR, SIMPLE, alike, processes, write
 
+from atlas_lp.analysis.critical_path import critical_path
 from atlas_lp.cache import Store
-from atlas_lp.compose import compose
-from atlas_lp.critical_path import critical_path
-from atlas_lp.envelope import Box
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.job import solve_job
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import read_trace
-from atlas_lp.validate import default_points
+from atlas_lp.program.compose import compose
+from atlas_lp.program.job import solve_job
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.validation.validate import default_points
 
 FABRIC = load_fabric()
 POINTS = default_points(FABRIC)

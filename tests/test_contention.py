@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from jobs import COMMUNICATOR, SIMPLE, processes, write
 from test_validate import overlapping
 
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
 from atlas_lp.cli import main
-from atlas_lp.contention import WINDOW, PortLoads, shared_ports, without_cycles
-from atlas_lp.envelope import Box
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.job import solve_job
-from atlas_lp.links import Ends
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import read_trace
-from atlas_lp.validate import default_points, validate
+from atlas_lp.program.job import solve_job
+from atlas_lp.program.links import Ends
+from atlas_lp.program.nic_sharing import WINDOW, PortLoads, shared_ports, without_cycles
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.validation.validate import default_points, validate
 
 FABRIC = load_fabric()
 BYTES, GAPS = COMPONENTS.index("bytes"), COMPONENTS.index("gaps")

@@ -11,16 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError
-from atlas_lp.signatures import (
-    REDUCE_COPY_MODELS,
-    Protocol,
-    assumed_rings,
-    expand,
-    load_costs,
-    reduce_copy_ns,
-    ring_signature,
-)
-from atlas_lp.signatures.costs import NPKIT_EVENTS, Points, Primitive
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.costs import NPKIT_EVENTS, REDUCE_COPY_MODELS, Points, Primitive, load_costs, reduce_copy_ns
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
 
 P = Primitive
 ORDER = (P.SEND, P.RECV_REDUCE_SEND, P.RECV_REDUCE_COPY_SEND, P.RECV_COPY_SEND, P.RECV)

@@ -7,13 +7,13 @@ import pytest
 from jobs import COMMUNICATOR
 from test_links import FABRIC, GAP, MS, overlapped_gradients, reduction_ns
 
+from atlas_lp.analysis.critical_path import critical_path, steps_json
 from atlas_lp.cache import Store
-from atlas_lp.critical_path import critical_path, steps_json
-from atlas_lp.envelope import Box
 from atlas_lp.errors import InputError
-from atlas_lp.job import solve_job
-from atlas_lp.timeline import check_kind, draw_timeline
-from atlas_lp.traces import read_trace
+from atlas_lp.program.job import solve_job
+from atlas_lp.report.timeline_figure import check_kind, draw_timeline
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.read import read_trace
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_picture_is_well_formed_and_always_the_same(job):
 
 
 def test_many_gpus_and_communicators_share_lanes():
-    from atlas_lp.timeline import _lanes, _place
+    from atlas_lp.report.timeline_figure import _lanes, _place
 
     rows = [{"begin_ns": i, "duration_ns": 1 + i, "gpu": i} for i in range(20)]
     rows += [

@@ -16,9 +16,12 @@ from schedules import nodes_of
 from atlas_lp.cli import main
 from atlas_lp.errors import GoalError
 from atlas_lp.goal import SEND, event_graph, read_goal
-from atlas_lp.goal.draw import draw, times_ns
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.signatures import Protocol, assumed_rings, expand, ring_signature
+from atlas_lp.report.schedule_figure import draw, times_ns
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.longest_path import Evaluator, point
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "schedules.md"

@@ -9,12 +9,12 @@ from builders import all_paths, brute_force, fabric, graph_of, graph_of_lines, g
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp.envelope import Box, Envelope, Piece, furthest, slopes_at, upper_pieces
 from atlas_lp.errors import InputError
+from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import EventGraph
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.parameters import Fabric
-from atlas_lp.solve import solve
+from atlas_lp.solver.envelope import Box, Envelope, Piece, furthest, slopes_at, upper_pieces
+from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.solve import solve
 
 BOX = Box(Fraction(0), Fraction(200), Fraction(1, 100), Fraction(2))
 NATIVE = fabric(100, Fraction(1, 25), o=Fraction(7, 3), g=2, up_latency_ns=5, up_gap_ns_per_byte=Fraction(1, 150))

@@ -14,9 +14,12 @@ import pytest
 from builders import fabric
 
 from atlas_lp.goal import CALC, Schedule, event_graph
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.signatures import Protocol, Signature, assumed_rings, expand, ring_signature
-from atlas_lp.signatures.ring import PRIMITIVES, ring_steps
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.algorithms.ring import PRIMITIVES, ring_steps
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.longest_path import Evaluator, point
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from atlas_lp.errors import FabricError
+from atlas_lp.fabrics.fabric import PRESETS, load_fabric, parse_fabric
 from atlas_lp.goal import COMPONENTS, PortRule
-from atlas_lp.parameters import PRESETS, load_fabric, parse_fabric
 
 COMPLETE = """
 name = "lab"

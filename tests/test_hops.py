@@ -10,19 +10,22 @@ from hypothesis import strategies as st
 from test_constructed_jobs import straggler
 from test_validate import overlapping
 
-from atlas_lp import hops
-from atlas_lp.analyze import analyze
-from atlas_lp.attribution import UNKNOWN, hop_words
+from atlas_lp.analysis.analyze import analyze
+from atlas_lp.analysis.attribution import UNKNOWN, hop_words
 from atlas_lp.cache import Store
-from atlas_lp.collective import solve_signature
-from atlas_lp.envelope import Box
+from atlas_lp.collectives import path_messages as hops
+from atlas_lp.collectives.path_messages import Passage, find_hops
+from atlas_lp.collectives.solver import solve_signature
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import PortRule
-from atlas_lp.hops import Passage, find_hops
-from atlas_lp.longest_path import BYTES, MESSAGES, point
-from atlas_lp.parameters import load_fabric
-from atlas_lp.signatures import Protocol, assumed_rings, assumed_trees, ring_signature, tree_signature
-from atlas_lp.signatures.point_to_point import all_to_all_signature
-from atlas_lp.traces import read_trace
+from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
+from atlas_lp.signatures.algorithms.tree import tree_signature
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings, assumed_trees
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import BYTES, MESSAGES, point
+from atlas_lp.traces.reading.read import read_trace
 
 FABRIC = load_fabric()
 LATENCY_BOUND = Fraction(10**6), Fraction(1, 1250)

@@ -16,7 +16,7 @@ ROOMS = {
     "goal": {"atlas_lp.goal"},
     "signatures": {"atlas_lp.goal", "atlas_lp.signatures"},
     "traces": {"atlas_lp.signatures", "atlas_lp.traces"},
-    "cache": {"atlas_lp.goal.event_graph", "atlas_lp.envelope", "atlas_lp.certificate", "atlas_lp.cache"},
+    "cache": {"atlas_lp.goal.event_graph", "atlas_lp.solver.envelope", "atlas_lp.solver.highs", "atlas_lp.cache"},
 }
 
 

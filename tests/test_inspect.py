@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from trace_builders import job, rank
 
 from atlas_lp.cli import main
-from atlas_lp.traces.synthetic import Export
+from atlas_lp.traces.synthetic.writer import Export
 
 SAMPLE = "nsys/sendrecv_2gpu_nopayload_nsys2026.2.sqlite"
 

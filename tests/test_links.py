@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from jobs import COMMUNICATOR, SIMPLE, alike, processes, write
 
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
-from atlas_lp.collective import solve_signature
-from atlas_lp.compose import compose
-from atlas_lp.envelope import Box
+from atlas_lp.collectives.solver import solve_signature
 from atlas_lp.errors import InputError
-from atlas_lp.longest_path import Evaluator
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import read_trace, sign
-from atlas_lp.what_if import WhatIf
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.program.compose import compose
+from atlas_lp.program.what_if import WhatIf
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import Evaluator
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.signing.sign import sign
 
 FABRIC = load_fabric()
 MS = 1_000_000
@@ -169,7 +170,7 @@ def test_events_cannot_be_asked_for_where_they_were_not_recorded(tmp_path):
 
 
 def test_one_kernel_may_carry_several_operations():
-    from atlas_lp.links import Ends, event_links
+    from atlas_lp.program.links import Ends, event_links
     from atlas_lp.traces.work import Work
 
     class Times:

@@ -13,18 +13,13 @@ from atlas_lp.errors import GoalError
 from atlas_lp.goal import CALC, SEND, PortRule, Schedule, event_graph, parse_goal
 from atlas_lp.goal.per_node import MOST_CPUS, per_node
 from atlas_lp.goal.text import goal_lines
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.signatures import (
-    Protocol,
-    Signature,
-    all_to_all_signature,
-    assumed_rings,
-    assumed_trees,
-    expand,
-    ring_signature,
-    shared_nics,
-    tree_signature,
-)
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
+from atlas_lp.signatures.algorithms.tree import tree_signature
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings, assumed_trees, shared_nics
+from atlas_lp.solver.longest_path import Evaluator, point
 
 UP_LATENCY, UP_GAP = Fraction(700), Fraction(1)
 

@@ -7,14 +7,14 @@ import pytest
 from jobs import COMMUNICATOR, SIMPLE, processes, write
 from test_validate import random_collectives
 
-from atlas_lp import uneven
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
-from atlas_lp.envelope import Box
-from atlas_lp.job import solve_job
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import read_trace
-from atlas_lp.validate import validate
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.program import arrival_skew as uneven
+from atlas_lp.program.job import solve_job
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.validation.validate import validate
 
 FABRIC = load_fabric()
 KINDS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")

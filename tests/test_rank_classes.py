@@ -11,20 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_validate import EVERY_RANK, random_collectives
 
-from atlas_lp import collective, rank_classes
 from atlas_lp.cache import Store
-from atlas_lp.collective import signature_graph, solve_signature
-from atlas_lp.envelope import Box, RankClasses
+from atlas_lp.collectives import rank_classes
+from atlas_lp.collectives import solver as collective
+from atlas_lp.collectives.rank_classes import choose_classes, planes_between
+from atlas_lp.collectives.solver import signature_graph, solve_signature
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import EventGraph, event_graph
-from atlas_lp.job import solve_job
-from atlas_lp.longest_path import Evaluator, PathVector, point
-from atlas_lp.monolithic import monolithic
-from atlas_lp.parameters import load_fabric
-from atlas_lp.rank_classes import choose_classes, planes_between
-from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
-from atlas_lp.signatures.point_to_point import point_to_point_signature
-from atlas_lp.traces import read_trace
-from atlas_lp.validate import default_points
+from atlas_lp.program.job import solve_job
+from atlas_lp.program.message_graph import monolithic
+from atlas_lp.signatures.algorithms.point_to_point import point_to_point_signature
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.envelope import Box, RankClasses
+from atlas_lp.solver.longest_path import Evaluator, PathVector, point
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.validation.validate import default_points
 
 FABRIC = load_fabric()
 POINTS = [(Fraction(0), Fraction(4, 5)), (Fraction(10**6), Fraction(1, 1250)), (Fraction(77_777), Fraction(1, 25))]

@@ -6,9 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from atlas_lp import regimes
-from atlas_lp.errors import InputError
-from atlas_lp.regimes import (
+from atlas_lp.analysis import regimes
+from atlas_lp.analysis.regimes import (
     BANDWIDTH,
     BOTH,
     LATENCY,
@@ -19,6 +18,7 @@ from atlas_lp.regimes import (
     slowdown_bands,
     time_grid,
 )
+from atlas_lp.errors import InputError
 
 # T = max(80 + L + 10 G, 4 L, 60 G); at the native point T = 100.
 PLANES = [

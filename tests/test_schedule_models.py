@@ -10,20 +10,13 @@ from schedules import check, link_of, nodes_of, run
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, SEND
-from atlas_lp.signatures import (
-    ALGORITHMS,
-    Protocol,
-    Signature,
-    assumed_rings,
-    collnet_chain_signature,
-    collnet_direct_signature,
-    nvls_signature,
-    nvls_tree_signature,
-    pat_signature,
-    ring_signature,
-)
-from atlas_lp.signatures.expand import program
-from atlas_lp.signatures.pat import blocks_per_message, pat_steps
+from atlas_lp.signatures.algorithms.collnet import collnet_chain_signature, collnet_direct_signature
+from atlas_lp.signatures.algorithms.expand import ALGORITHMS, program
+from atlas_lp.signatures.algorithms.nvls import nvls_signature, nvls_tree_signature
+from atlas_lp.signatures.algorithms.pat import blocks_per_message, pat_signature, pat_steps
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -11,19 +11,16 @@ from schedules import check, link_of, moved, nodes_of, run
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND, event_graph
-from atlas_lp.signatures import (
-    Protocol,
-    Signature,
+from atlas_lp.signatures.algorithms.expand import expand, operation_count, program
+from atlas_lp.signatures.algorithms.point_to_point import (
     all_to_all_signature,
-    assumed_rings,
-    expand,
-    operation_count,
     point_to_point_order,
     point_to_point_signature,
-    ring_signature,
 )
-from atlas_lp.signatures.expand import program
-from atlas_lp.signatures.transfers import P2P_RULES, Transfers, channel_of_part, cut_parts, p2p_rule, peer_rounds
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.nccl.transfers import P2P_RULES, Transfers, channel_of_part, cut_parts, p2p_rule, peer_rounds
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
 
 KIB, MIB = 1 << 10, 1 << 20
 VERSIONS = ("2.20.5", "2.22.3", "2.26.2", "2.28.3", "2.28.9", "2.29.1")

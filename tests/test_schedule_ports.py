@@ -10,18 +10,12 @@ from schedules import check, nodes_of
 
 from atlas_lp.errors import InputError
 from atlas_lp.goal import SEND
-from atlas_lp.signatures import (
-    COLLECTIVES,
-    Protocol,
-    Signature,
-    assumed_rings,
-    expand,
-    ring_signature,
-    rotated_nics,
-    shared_nics,
-)
-from atlas_lp.signatures.ring import ring_steps
-from atlas_lp.signatures.splits import Task, interleaved_lengths, interleaved_parts
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.algorithms.ring import ring_steps
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.nccl.splits import Task, interleaved_lengths, interleaved_parts
+from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings, rotated_nics, shared_nics
 
 KIB, MIB = 1 << 10, 1 << 20
 

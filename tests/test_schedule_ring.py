@@ -15,17 +15,12 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.signatures import (
-    COLLECTIVES,
-    Protocol,
-    Signature,
-    assumed_rings,
-    expand,
-    operation_count,
-    ring_signature,
-)
-from atlas_lp.signatures.ring import PRIMITIVES, ring_steps
+from atlas_lp.signatures.algorithms.expand import expand, operation_count
+from atlas_lp.signatures.algorithms.ring import PRIMITIVES, ring_steps
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.longest_path import Evaluator, point
 
 KIB, MIB = 1 << 10, 1 << 20
 VERSIONS = ("2.20.5", "2.22.3", "2.23.4", "2.26.2", "2.29.1")

@@ -12,21 +12,11 @@ from schedules import check, link_of, moved, nodes_of, run
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND
-from atlas_lp.signatures import (
-    TREE_PATTERNS,
-    Protocol,
-    Signature,
-    Tree,
-    assumed_rings,
-    assumed_trees,
-    expand,
-    operation_count,
-    ring_signature,
-    tree_order,
-    tree_signature,
-)
-from atlas_lp.signatures.expand import program
-from atlas_lp.signatures.tree import chunk_lengths, shrunk_ll128_chunk
+from atlas_lp.signatures.algorithms.expand import expand, operation_count, program
+from atlas_lp.signatures.algorithms.tree import chunk_lengths, shrunk_ll128_chunk, tree_order, tree_signature
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import TREE_PATTERNS, Tree, assumed_rings, assumed_trees
 
 KIB, MIB = 1 << 10, 1 << 20
 VERSIONS = ("2.18.5", "2.19.3", "2.20.5", "2.22.3", "2.23.4", "2.26.2", "2.29.1")

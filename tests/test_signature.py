@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures import COLLECTIVES, Protocol, Signature, assumed_rings, expand, ring_signature
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
 
 SIMPLE = Protocol.SIMPLE
 

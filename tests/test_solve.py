@@ -8,14 +8,14 @@ from builders import all_paths, brute_force, fabric, graph_of, path_time, random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp.certificate import Limits, certify
-from atlas_lp.envelope import Box
 from atlas_lp.errors import CycleError, InputError
 from atlas_lp.goal import COMPONENTS, EventGraph, PortRule, Schedule, event_graph
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.solve import solve, solve_along
-from atlas_lp.sweep_solver import pieces_of, sweep
-from atlas_lp.upper_envelope import explore
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.highs import Limits, certify
+from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.lp_sweep import pieces_of, sweep
+from atlas_lp.solver.solve import solve, solve_along
+from atlas_lp.solver.upper_envelope import explore
 
 NATIVE = fabric(30, Fraction(1, 10), 7, 3, up_latency_ns=2, up_gap_ns_per_byte=Fraction(1, 150))
 BOX = Box(Fraction(0), Fraction(400), Fraction(1, 1000), Fraction(5))
@@ -106,7 +106,7 @@ def test_the_sweep_steps_over_breakpoints_that_the_envelope_has():
 def test_an_lp_can_be_written_and_read_by_the_solver(tmp_path):
     import highspy
 
-    from atlas_lp.certificate import LongestPathLP, _banner_hidden
+    from atlas_lp.solver.highs import LongestPathLP, _banner_hidden
 
     graph = random_graph(5, 30)
     evaluator = Evaluator(graph, NATIVE.theta())

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.errors import UnsupportedError
-from atlas_lp.signatures import COLLECTIVES, SPLIT_RULES, Protocol, split_rule
-from atlas_lp.signatures.splits import PartList, Task, split
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.nccl.splits import SPLIT_RULES, PartList, Task, split, split_rule
+from atlas_lp.signatures.signature import COLLECTIVES
 
 SIMPLE, LL = Protocol.SIMPLE, Protocol.LL
 

@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp import collective
-from atlas_lp.collective import signature_graph, solve_signature
-from atlas_lp.envelope import Box
+from atlas_lp.collectives import solver as collective
+from atlas_lp.collectives.solver import signature_graph, solve_signature
+from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import PortRule
-from atlas_lp.longest_path import Evaluator, point
-from atlas_lp.parameters import Fabric, load_fabric
-from atlas_lp.signatures import Protocol, assumed_rings, ring_signature
-from atlas_lp.signatures.pat import pat_signature
-from atlas_lp.signatures.point_to_point import all_to_all_signature
-from atlas_lp.signatures.symmetry import bracket, find_symmetry
+from atlas_lp.signatures.algorithms.pat import pat_signature
+from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
+from atlas_lp.signatures.algorithms.symmetry import bracket, find_symmetry
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.longest_path import Evaluator, point
 
 FABRIC = load_fabric()
 POINTS = [

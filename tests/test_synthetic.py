@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from atlas_lp.demo import Collective, collective_ns, write_demo
 from atlas_lp.errors import InputError
-from atlas_lp.traces.synthetic import MARKER, Export
+from atlas_lp.traces.synthetic.demo import Collective, collective_ns, write_demo
+from atlas_lp.traces.synthetic.writer import MARKER, Export
 
 COMMUNICATOR = 0xFA93DAEA854B060B  # > 2^63
 

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from schedules import nodes_of
 
 from atlas_lp.errors import InputError
-from atlas_lp.signatures import (
+from atlas_lp.signatures.topology import (
     TREE_PATTERNS,
     Tree,
     assumed_rings,
     assumed_trees,
+    double_binary_tree,
     permuted_rings,
     ring_from_neighbours,
     ring_lines,
@@ -20,7 +21,6 @@ from atlas_lp.signatures import (
     tree_from_neighbours,
     tree_lines,
 )
-from atlas_lp.signatures.topology import double_binary_tree
 
 FOURTEEN = {0: [8], 2: [1, 3], 4: [2, 6], 6: [5, 7], 8: [4, 12], 10: [9, 11], 12: [10, 13]}
 

@@ -4,7 +4,7 @@ import pytest
 from trace_builders import annotated, content, gaps, operations, read
 
 from atlas_lp.errors import TraceError
-from atlas_lp.traces import sign
+from atlas_lp.traces.signing.sign import sign
 
 KERNEL = (1, 120, 170, 0)
 CHOICE = (

@@ -4,8 +4,9 @@ import pytest
 from trace_builders import COMMUNICATOR, KIB, MIB, gaps, job, operations, read
 
 from atlas_lp.errors import InputError, TraceError
-from atlas_lp.traces import Companions, sign
-from atlas_lp.traces.debug_log import read_logs
+from atlas_lp.traces.companions.companions import Companions
+from atlas_lp.traces.companions.debug_log import read_logs
+from atlas_lp.traces.signing.sign import sign
 
 LOG = "nccl_logs/allreduce_2gpu_nccl2.27_debug_info.log"
 COMM = "comm 0x7f{} rank {} nranks 2 cudaDev {} nvmlDev {} busId 1000 commId {:#x} - Init {}"

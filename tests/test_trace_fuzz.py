@@ -17,8 +17,10 @@ from trace_builders import annotated, edit, job, rank
 from trace_builders import group as grouped
 
 from atlas_lp.errors import AtlasError
-from atlas_lp.traces import Companions, read_trace, sign
-from atlas_lp.traces.synthetic import Export
+from atlas_lp.traces.companions.companions import Companions
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.synthetic.writer import Export
 
 ROUNDS = 60
 VALUES = ("NULL", "-1", "0", "9223372036854775807", "'x'", "x'00ff'", "1e300", "7", "-9223372036854775808")

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from trace_builders import content, edit, operations, read
 
-from atlas_lp.traces import sign
+from atlas_lp.traces.signing.sign import sign
 
 NAME = "nsys/ddp_2gpu_nccl2.28_nsys2026.3.sqlite"
 COMMUNICATOR = 13429301450432826988

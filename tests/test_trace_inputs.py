@@ -27,8 +27,8 @@ from trace_builders import (
 )
 
 from atlas_lp.errors import MismatchError, NoNcclError, PayloadError, TraceError, UnsupportedError
-from atlas_lp.traces import sign
-from atlas_lp.traces.synthetic import Export
+from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.synthetic.writer import Export
 
 NVTX, RUNTIME = "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -731,7 +731,7 @@ def two_hosts(tmp_path, shift_ns=0, late_ns=0):
 def test_t12_host_clocks_do_not_matter(tmp_path):
     from jobs import alike
 
-    from atlas_lp.compose import compose
+    from atlas_lp.program.compose import compose
 
     def program(trace):
         signed, _ = sign(trace)
@@ -767,7 +767,7 @@ def test_t12_a_kernel_before_its_launch_is_still_its_own(tmp_path, base):
 
 
 def test_t12_a_broadcast_does_not_align_clocks(tmp_path):
-    from atlas_lp.traces.clocks import host_offsets
+    from atlas_lp.traces.join.clocks import host_offsets
 
     files = []
     for number in range(2):

@@ -111,7 +111,7 @@ def test_annotations_select_iterations(tmp_path):
     events = [kernel(100 * n + 10, **collective(elements=n + 1)) for n in range(3)] + [
         step | {"ts": t} for t in (100, 200)
     ]
-    from atlas_lp.traces import Selection
+    from atlas_lp.traces.selection import Selection
 
     trace = read(*job(tmp_path, events), selection=Selection(range_name="step"))
     assert operations(trace, "size_bytes", "iteration")[:2] == [(8, 0), (12, 1)]

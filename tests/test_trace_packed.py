@@ -9,14 +9,16 @@ from click.testing import CliRunner
 from jobs import two_ranks
 from test_links import overlapped_gradients
 
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
 from atlas_lp.cli import main
-from atlas_lp.envelope import Box
 from atlas_lp.errors import TraceError
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import Gap, Selection, Topology, read_trace
-from atlas_lp.traces.packed import packed_bytes
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.packed import packed_bytes
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.selection import Selection
+from atlas_lp.traces.trace import Gap, Topology
 
 FABRIC = load_fabric()
 

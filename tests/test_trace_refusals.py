@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from trace_builders import edit, job
 
 from atlas_lp.cli import main
-from atlas_lp.traces.synthetic import Export
+from atlas_lp.traces.synthetic.writer import Export
 
 
 def text_file(path):

@@ -6,8 +6,8 @@ from trace_builders import BASE, KIB, STEP_NS, content, edit, edited, gaps, job,
 
 from atlas_lp.cli import main
 from atlas_lp.errors import MismatchError, TraceError
-from atlas_lp.traces import Selection
-from atlas_lp.traces.synthetic import Export
+from atlas_lp.traces.selection import Selection
+from atlas_lp.traces.synthetic.writer import Export
 
 STEPS = [("AllReduce", KIB * (1 + n)) for n in range(6)]
 

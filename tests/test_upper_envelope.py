@@ -9,8 +9,8 @@ from builders import highest_area, polygon_area
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp.longest_path import Plane, Point
-from atlas_lp.upper_envelope import UpperEnvelope, convex_hull, explore, height
+from atlas_lp.solver.longest_path import Plane, Point
+from atlas_lp.solver.upper_envelope import UpperEnvelope, convex_hull, explore, height
 
 XY = tuple[Fraction, Fraction]
 

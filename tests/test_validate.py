@@ -13,13 +13,13 @@ from test_links import overlapped_gradients
 
 from atlas_lp.cache import Store
 from atlas_lp.cli import main
-from atlas_lp.demo import write_demo
 from atlas_lp.errors import UnsupportedError
-from atlas_lp.loggopsim import Simulator
-from atlas_lp.parameters import load_fabric
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.peak_memory import restart_peak, whole_peak_bytes
-from atlas_lp.traces import read_trace
-from atlas_lp.validate import validate
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.synthetic.demo import write_demo
+from atlas_lp.validation.loggopsim import Simulator
+from atlas_lp.validation.validate import validate
 
 FABRIC = load_fabric()
 
@@ -176,7 +176,7 @@ def test_json_keeps_its_contract(tmp_path):
 
 
 def test_a_trace_too_large_to_expand_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("atlas_lp.monolithic.MAX_OPERATIONS", 10)
+    monkeypatch.setattr("atlas_lp.program.message_graph.MAX_OPERATIONS", 10)
     two_ranks(tmp_path)
     result = run(tmp_path)
     assert result.exit_code == 0

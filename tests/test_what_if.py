@@ -9,15 +9,15 @@ from click.testing import CliRunner
 from jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
 from test_constructed_jobs import MS, PAIR_A, PAIR_B, POINTS, solved, straggler, time_ns
 
-from atlas_lp.analyze import analyze
+from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
 from atlas_lp.cli import main
-from atlas_lp.collective import solve_signature
-from atlas_lp.envelope import Box
+from atlas_lp.collectives.solver import solve_signature
 from atlas_lp.errors import InputError
-from atlas_lp.parameters import load_fabric
-from atlas_lp.traces import read_trace
-from atlas_lp.what_if import WhatIf, named
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.program.what_if import WhatIf, named
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.read import read_trace
 
 FABRIC = load_fabric()
 SLOW = replace(FABRIC.at(latency_ns=Fraction(20_000), gap_ns_per_byte=Fraction(1, 3)), name="slow")

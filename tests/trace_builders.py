@@ -6,9 +6,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from atlas_lp.traces import Trace, read_trace
-from atlas_lp.traces.nsight_tables import write_database
-from atlas_lp.traces.synthetic import Export, Process
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.synthetic.export_tables import write_database
+from atlas_lp.traces.synthetic.writer import Export, Process
+from atlas_lp.traces.trace import Trace
 
 COMMUNICATOR = 0xC0FFEE
 KIB, MIB = 1 << 10, 1 << 20
@@ -174,7 +175,7 @@ def annotated(
 
 def rewrite(path: Path, target: Path, change: Callable[[str, dict[str, Any]], dict[str, Any] | None]) -> Path:
     """Copy a synthetic export row by row through *change* (None drops the row)."""
-    from atlas_lp.traces.nsight_tables import TABLES
+    from atlas_lp.traces.synthetic.export_tables import TABLES
 
     rows: dict[str, list[Any]] = {}
     with closing(sqlite3.connect(path)) as db:

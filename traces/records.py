@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from atlas_lp.traces.trace import POINT_TO_POINT
 
 if TYPE_CHECKING:
-    from atlas_lp.traces.nsight_work import WorkRows
+    from atlas_lp.traces.nsight.work import WorkRows
 
 Process = tuple[str, int]
 """Host and process (``globalPid`` in Nsight exports): one pid may occur on several hosts."""

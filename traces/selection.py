@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from atlas_lp.errors import TraceError
-from atlas_lp.traces.export import Export
-from atlas_lp.traces.ranges import THREAD_BITS, events_table, text_sql
+from atlas_lp.traces.nsight.export import Export
+from atlas_lp.traces.nsight.ranges import THREAD_BITS, events_table, text_sql
 from atlas_lp.traces.records import Call, GpuKey, Part
 
 _RANGE_TYPES = (59, 60, 70, 71)

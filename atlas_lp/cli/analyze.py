@@ -26,10 +26,10 @@ from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
-    from atlas_lp.envelope import Box
-    from atlas_lp.job import Asked
-    from atlas_lp.parameters import Fabric
-    from atlas_lp.traces import Trace
+    from atlas_lp.fabrics.fabric import Fabric
+    from atlas_lp.program.job import Asked
+    from atlas_lp.solver.envelope import Box
+    from atlas_lp.traces.trace import Trace
 
 
 @click.command()
@@ -98,9 +98,9 @@ def run(
 
     *load* reads the trace, or one of its iterations alone.
     """
-    from atlas_lp.analyze import analyze as solve_trace
-    from atlas_lp.analyze import native_times
-    from atlas_lp.results import check_output, write_analysis
+    from atlas_lp.analysis.analyze import analyze as solve_trace
+    from atlas_lp.analysis.analyze import native_times
+    from atlas_lp.analysis.folder import check_output, write_analysis
 
     if output is not None:
         check_output(output, force)
@@ -132,7 +132,7 @@ def print_dependencies(summary: dict[str, Any]) -> None:
 
 def print_iterations(iterations: list[dict[str, Any]]) -> None:
     """Print what each iteration takes at the native point, and how far apart they are."""
-    from atlas_lp.analyze import spread
+    from atlas_lp.analysis.analyze import spread
 
     predicted, measured = ([row[name] for row in iterations] for name in ("makespan_ns", "measured_ns"))
     print_table(
@@ -145,7 +145,7 @@ def print_iterations(iterations: list[dict[str, Any]]) -> None:
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Print an analysis for people: answer, signatures, certificate, assumptions and gaps."""
-    from atlas_lp.plain import headline
+    from atlas_lp.analysis.as_json import headline
 
     print_nature(summary)
     click.echo(headline(summary))

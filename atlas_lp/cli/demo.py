@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from atlas_lp.cli.analyze import print_summary, run
-from atlas_lp.cli.options import (
-    build_box,
-    build_fabric,
-    cache_options,
-    force_option,
-    stats_option,
-)
+from atlas_lp.cli.options import build_box, build_fabric, cache_options, force_option, stats_option
 from atlas_lp.cli.output import Stats
 from atlas_lp.cli.trace_options import load_trace
 
@@ -45,8 +39,8 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
       atlas-lp demo -o demo
       atlas-lp inspect demo/traces
     """
-    from atlas_lp.demo import write_demo
-    from atlas_lp.results import check_output
+    from atlas_lp.analysis.folder import check_output
+    from atlas_lp.traces.synthetic.demo import write_demo
 
     check_output(output, force)
     record = Stats(stats)

@@ -28,10 +28,10 @@ from atlas_lp.errors import InputError
 from atlas_lp.units import format_size
 
 if TYPE_CHECKING:
-    from atlas_lp.envelope import Box
+    from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.goal import Schedule
-    from atlas_lp.parameters import Fabric
-    from atlas_lp.signatures import Signature
+    from atlas_lp.signatures.signature import Signature
+    from atlas_lp.solver.envelope import Box
 
 _COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
 _TYPES = {name.lower(): name for name in _COLLECTIVES}
@@ -60,8 +60,9 @@ class _Asked:
 
     def signature(self, gpus_per_nic: int) -> tuple[Signature, list[str]]:
         """Return its signature and what that assumes."""
-        from atlas_lp.signatures import Protocol, shared_nics
-        from atlas_lp.signatures.assumed import Parameters, assumed_signature
+        from atlas_lp.signatures.algorithms.assumed import Parameters, assumed_signature
+        from atlas_lp.signatures.nccl.protocols import Protocol
+        from atlas_lp.signatures.topology import shared_nics
 
         if self.ranks % self.gpus_per_node:
             raise InputError(f"{self.ranks} ranks do not fill nodes of {self.gpus_per_node} GPUs")
@@ -184,7 +185,7 @@ def expand(
       atlas-lp goal expand --type allreduce --algorithm tree --size 64KiB --protocol ll --ranks 16 -o tree.goal
       atlas-lp goal expand --type alltoall --size 1MiB --ranks 16 --gpus-per-node 4 --per-node -o alltoall.goal.zst
     """
-    from atlas_lp.signatures import expand as expand_signature
+    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
 
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
@@ -222,9 +223,9 @@ def draw(
     import numpy as np
 
     from atlas_lp.goal import event_graph
-    from atlas_lp.goal.draw import draw as draw_schedule
-    from atlas_lp.goal.draw import times_ns
-    from atlas_lp.signatures import expand as expand_signature
+    from atlas_lp.report.schedule_figure import draw as draw_schedule
+    from atlas_lp.report.schedule_figure import times_ns
+    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
 
     if output is None:
         raise InputError("no file to write: give one with -o FILE.svg")
@@ -265,9 +266,9 @@ def export(
       atlas-lp goal export traces/ --signature 3fa9 -o allreduce.goal
       atlas-lp goal export traces/ -o step.goal.zst
     """
-    from atlas_lp.monolithic import monolithic
-    from atlas_lp.signatures import expand as expand_signature
-    from atlas_lp.traces import sign
+    from atlas_lp.program.message_graph import monolithic
+    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
+    from atlas_lp.traces.signing.sign import sign
 
     if output is None:
         raise InputError("no file to write: give one with -o FILE.goal or -o FILE.goal.zst")
@@ -355,7 +356,7 @@ def _problem(
     signature: Signature, fabric: Fabric, box: Box, assumed: list[str], record: Stats, use_symmetry: bool
 ) -> Problem:
     """Build the graph of a signature by the cheapest exact way."""
-    from atlas_lp.collective import signature_graph
+    from atlas_lp.collectives.solver import signature_graph
 
     with record.stage("graph"):
         found = signature_graph(signature, fabric, use_symmetry)

@@ -14,8 +14,8 @@ from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
 from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from atlas_lp.traces import Trace
-    from atlas_lp.traces.survey import Survey
+    from atlas_lp.traces.nsight.survey import Survey
+    from atlas_lp.traces.trace import Trace
 
 
 @click.command()
@@ -54,7 +54,7 @@ def inspect(traces: tuple[str, ...], as_json: bool, stats: bool, **options: Any)
 
 def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -> None:
     """Show what was counted; repeat the refusal where counting is not possible either."""
-    from atlas_lp.traces.survey import survey
+    from atlas_lp.traces.nsight.survey import survey
 
     found = survey(traces)
     if not found.processes:
@@ -101,9 +101,9 @@ def _print_survey(summary: dict[str, Any]) -> None:
 
 
 def _summary(trace: Trace) -> dict[str, Any]:
-    from atlas_lp.plain import signature_json
-    from atlas_lp.traces import Gap, sign
-    from atlas_lp.traces.trace import total_operations
+    from atlas_lp.analysis.as_json import signature_json
+    from atlas_lp.traces.signing.sign import sign
+    from atlas_lp.traces.trace import Gap, total_operations
 
     gaps = list(trace.gaps)
     rows: list[dict[str, Any]] = []
@@ -145,7 +145,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
 
 def _clocks(trace: Trace) -> list[dict[str, Any]]:
     """Offsets between the clocks of hosts, estimated from the ends of collectives: a diagnostic, never a result."""
-    from atlas_lp.traces.clocks import host_offsets
+    from atlas_lp.traces.join.clocks import host_offsets
 
     if trace.nodes < 2:
         return []

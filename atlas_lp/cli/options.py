@@ -17,9 +17,9 @@ from atlas_lp.units import parse_bandwidth, parse_factor, parse_size_bytes, pars
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
-    from atlas_lp.envelope import Box
-    from atlas_lp.job import Asked
-    from atlas_lp.parameters import Fabric
+    from atlas_lp.fabrics.fabric import Fabric
+    from atlas_lp.program.job import Asked
+    from atlas_lp.solver.envelope import Box
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]
@@ -124,7 +124,7 @@ def build_fabric(
     up_bandwidth: Fraction | None = None,
 ) -> Fabric:
     """Return the fabric named, with the cost table, the native point and the scale-up network asked for."""
-    from atlas_lp.parameters import load_fabric
+    from atlas_lp.fabrics.fabric import load_fabric
     from atlas_lp.signatures.costs import load_costs
 
     fabric = load_fabric(fabric_name).at(
@@ -140,7 +140,7 @@ def build_model(fabric_name: str, costs_file: Path | None) -> Fabric:
 
 def build_box(latency_box: Range | None = None, bandwidth_box: Range | None = None) -> Box:
     """Return the box asked for, the default range where nothing was asked."""
-    from atlas_lp.envelope import Box
+    from atlas_lp.solver.envelope import Box
 
     default = Box()
     latency = (default.latency_from_ns, default.latency_to_ns)
@@ -168,8 +168,8 @@ def build_asked(
     elsewhere: tuple[str, ...],
 ) -> Asked:
     """Return what is asked of a trace."""
-    from atlas_lp.parameters import load_fabric
-    from atlas_lp.what_if import WhatIf
+    from atlas_lp.fabrics.fabric import load_fabric
+    from atlas_lp.program.what_if import WhatIf
 
     fabrics = []
     for text in elsewhere:

@@ -33,9 +33,9 @@ def pack(
       atlas-lp pack traces/ -o step.atlas
       atlas-lp analyze step.atlas -o out
     """
-    from atlas_lp.results import write_file
-    from atlas_lp.traces.convert import PACKED
-    from atlas_lp.traces.packed import packed_bytes
+    from atlas_lp.analysis.folder import write_file
+    from atlas_lp.traces.reading.files import PACKED
+    from atlas_lp.traces.reading.packed import packed_bytes
 
     if output is None or output.suffix != PACKED:
         raise InputError(f"no file to write: give one with -o FILE{PACKED}")

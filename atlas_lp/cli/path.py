@@ -23,8 +23,8 @@ from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
-    from atlas_lp.job import Asked
-    from atlas_lp.parameters import Fabric
+    from atlas_lp.fabrics.fabric import Fabric
+    from atlas_lp.program.job import Asked
 
 
 @click.command()
@@ -60,13 +60,13 @@ def path(
       atlas-lp path traces/ --latency 100us
       atlas-lp path traces/ --bandwidth 50Gbps -o path.svg
     """
-    from atlas_lp.attribution import Attribution, hop_words
-    from atlas_lp.critical_path import critical_path, steps_json
-    from atlas_lp.envelope import Box
-    from atlas_lp.job import solve_job
-    from atlas_lp.longest_path import point
-    from atlas_lp.results import write_file
-    from atlas_lp.timeline import check_kind, draw_timeline
+    from atlas_lp.analysis.attribution import Attribution, hop_words
+    from atlas_lp.analysis.critical_path import critical_path, steps_json
+    from atlas_lp.analysis.folder import write_file
+    from atlas_lp.program.job import solve_job
+    from atlas_lp.report.timeline_figure import check_kind, draw_timeline
+    from atlas_lp.solver.envelope import Box
+    from atlas_lp.solver.longest_path import point
 
     if output is not None:
         check_kind(output)

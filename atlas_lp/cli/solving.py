@@ -16,11 +16,11 @@ from atlas_lp.errors import InputError, UnitError
 from atlas_lp.units import format_bandwidth, format_size, format_time, number, parse_bandwidth, parse_time_ns
 
 if TYPE_CHECKING:
-    from atlas_lp.envelope import Box, Envelope
+    from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.goal import EventGraph
-    from atlas_lp.parameters import Fabric
-    from atlas_lp.signatures import Signature
-    from atlas_lp.sweep_solver import SweepPoint
+    from atlas_lp.signatures.signature import Signature
+    from atlas_lp.solver.envelope import Box, Envelope
+    from atlas_lp.solver.lp_sweep import SweepPoint
 
 
 class SolveOptions(TypedDict):
@@ -110,8 +110,8 @@ def _graph(problem: Problem) -> EventGraph:
 
 
 def _write_lp(graph: EventGraph, fabric: Fabric, path: Path) -> None:
-    from atlas_lp.certificate import LongestPathLP
-    from atlas_lp.longest_path import Evaluator, point
+    from atlas_lp.solver.highs import LongestPathLP
+    from atlas_lp.solver.longest_path import Evaluator, point
 
     evaluator = Evaluator(graph, fabric.theta())
     where = point(fabric.latency_ns, fabric.gap_ns_per_byte)
@@ -133,9 +133,9 @@ _EARLY = "stopped early: T lies at most {percent:.3g} % above the planes"
 
 
 def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, as_json: bool, record: Stats) -> None:
-    from atlas_lp.certificate import Limits
-    from atlas_lp.collective import solve_signature
-    from atlas_lp.solve import solve
+    from atlas_lp.collectives.solver import solve_signature
+    from atlas_lp.solver.highs import Limits
+    from atlas_lp.solver.solve import solve
 
     with record.stage("solve"), progress() as report:
         tell = None if report is None else (lambda planes: report("planes", planes, 0))
@@ -174,8 +174,8 @@ def _graph_json(problem: Problem) -> dict[str, Any]:
 
 
 def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> dict[str, Any]:
-    from atlas_lp.assumptions import model_assumptions
-    from atlas_lp.plain import box_json, envelopes_json, joint_json, native_json, tolerance_json
+    from atlas_lp.analysis.as_json import box_json, envelopes_json, joint_json, native_json, tolerance_json
+    from atlas_lp.analysis.assumptions import model_assumptions
 
     fabric = problem.fabric
     return {
@@ -246,9 +246,9 @@ def _print_envelope(result: dict[str, Any], envelope: Envelope, fabric: Fabric) 
 
 
 def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) -> None:
-    from atlas_lp.assumptions import model_assumptions
-    from atlas_lp.plain import native_json
-    from atlas_lp.sweep_solver import sweep
+    from atlas_lp.analysis.as_json import native_json
+    from atlas_lp.analysis.assumptions import model_assumptions
+    from atlas_lp.solver.lp_sweep import sweep
 
     graph, box = _graph(problem), problem.box
     ranges = {
@@ -289,7 +289,7 @@ def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) 
 
 
 def _sweep_json(points: list[SweepPoint], unit: str, slope: str) -> list[dict[str, Any]]:
-    from atlas_lp.sweep_solver import pieces_of
+    from atlas_lp.solver.lp_sweep import pieces_of
 
     return [
         {
@@ -330,9 +330,9 @@ def _direction(text: str) -> tuple[str, str, Fraction, Fraction]:
 
 
 def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) -> None:
-    from atlas_lp.assumptions import model_assumptions
-    from atlas_lp.plain import native_json
-    from atlas_lp.solve import solve_along
+    from atlas_lp.analysis.as_json import native_json
+    from atlas_lp.analysis.assumptions import model_assumptions
+    from atlas_lp.solver.solve import solve_along
 
     component, words, low, high = _direction(text)
     with record.stage("solve"):

@@ -14,7 +14,7 @@ from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
-    from atlas_lp.envelope import Piece
+    from atlas_lp.solver.envelope import Piece
 
 
 @click.command()
@@ -42,7 +42,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_mos
       atlas-lp sweep out --bandwidth 50Gbps:800Gbps
       atlas-lp sweep out --latency 0:20us --at-most 5
     """
-    from atlas_lp.results import read_analysis
+    from atlas_lp.analysis.folder import read_analysis
 
     if (latency is None) == (bandwidth is None):
         raise InputError("give one of --latency LO:HI[:N] and --bandwidth LO:HI[:N]")
@@ -84,7 +84,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_mos
 
 def _check(pieces: list[Piece], worst: Fraction, base: Fraction, percent: float, is_latency: bool) -> None:
     """Raise :class:`~atlas_lp.errors.ThresholdError` when T at *worst* is too long, and say how far one may go."""
-    from atlas_lp.envelope import furthest
+    from atlas_lp.solver.envelope import furthest
 
     limit = base * (1 + Fraction(percent) / 100)
     time = max(piece.at(worst) for piece in pieces)
@@ -118,7 +118,7 @@ def _rows(
     slope: str,
 ) -> list[dict[str, Any]]:
     """Rows of a sweep: pieces between the two *xs* with their *payers*, or, without them, the points *xs*."""
-    from atlas_lp.envelope import slopes_at
+    from atlas_lp.solver.envelope import slopes_at
 
     rows = []
     if payers is not None:
@@ -153,7 +153,7 @@ def _rows(
 
 
 def _print(result: dict[str, Any], summary: dict[str, Any]) -> None:
-    from atlas_lp.attribution import hop_words
+    from atlas_lp.analysis.attribution import hop_words
 
     print_nature(summary)
     native = result["native"]

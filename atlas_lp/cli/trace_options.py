@@ -13,7 +13,7 @@ from atlas_lp.cli.options import TIME
 from atlas_lp.cli.output import progress
 
 if TYPE_CHECKING:
-    from atlas_lp.traces import Trace
+    from atlas_lp.traces.trace import Trace
 
 
 class TraceOptions(TypedDict):
@@ -85,7 +85,9 @@ def load_trace(
 ) -> Trace:
     """Read the trace that the options of :func:`trace_options` ask for."""
     from atlas_lp.errors import InputError
-    from atlas_lp.traces import Companions, Selection, read_trace
+    from atlas_lp.traces.companions.companions import Companions
+    from atlas_lp.traces.reading.read import read_trace
+    from atlas_lp.traces.selection import Selection
 
     if gpus_per_node is not None and placement is not None:
         raise InputError("--gpus-per-node and --placement both place the GPUs: give one")

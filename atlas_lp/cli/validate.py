@@ -21,8 +21,8 @@ from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
-    from atlas_lp.parameters import Fabric
-    from atlas_lp.validate import Validation
+    from atlas_lp.fabrics.fabric import Fabric
+    from atlas_lp.validation.validate import Validation
 
 
 @click.command()
@@ -61,7 +61,7 @@ def validate(
       atlas-lp validate traces/
       atlas-lp validate traces/ --tolerance 0.5 --json
     """
-    from atlas_lp.validate import validate as compare
+    from atlas_lp.validation.validate import validate as compare
 
     record = Stats(stats)
     with record.stage("read"):

@@ -11,8 +11,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from atlas_lp.plain import headline
-from atlas_lp.regimes import BANDS
+from atlas_lp.analysis.as_json import headline
+from atlas_lp.analysis.regimes import BANDS
 from atlas_lp.report import view
 from atlas_lp.report.regime_figure import map_figures
 

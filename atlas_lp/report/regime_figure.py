@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from atlas_lp.regimes import (
+from atlas_lp.analysis.regimes import (
     BAND_EDGES,
     BANDWIDTH,
     BOTH,
@@ -27,12 +27,7 @@ from atlas_lp.regimes import (
     regime_map,
     time_grid,
 )
-from atlas_lp.report.curves import (
-    LAYOUTS,
-    Layout,
-    gap_range,
-    latency_range,
-)
+from atlas_lp.report.curves import LAYOUTS, Layout, gap_range, latency_range
 from atlas_lp.report.svg import (
     Axis,
     Element,

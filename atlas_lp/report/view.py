@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atlas_lp.attribution import hop_words
-from atlas_lp.regimes import BANDS, REGIMES, THRESHOLD, regime_map
+from atlas_lp.analysis.attribution import hop_words
+from atlas_lp.analysis.regimes import BANDS, REGIMES, THRESHOLD, regime_map
 from atlas_lp.report.curves import (
     GAP,
     LATENCY,

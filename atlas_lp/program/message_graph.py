@@ -1,0 +1,197 @@
+"""A whole trace as one GOAL schedule: every message of every collective, between measured gaps.
+
+The composition of :mod:`~atlas_lp.program.compose` with its instances expanded: per operation two calcs of 0 ns mark
+begin and end; what lies between, by either reading of :mod:`~atlas_lp.program.links`, are calcs.  Unlike in the
+composition, every rank of a collective begins when it arrives and ends with its own last operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from atlas_lp.errors import UnsupportedError
+from atlas_lp.fabrics.fabric import Fabric
+from atlas_lp.goal.event_graph import issue_order
+from atlas_lp.goal.schedule import CALC, Ints, Schedule
+from atlas_lp.program.links import Ends, OperationTimes, find_links
+from atlas_lp.program.nic_sharing import busy_periods
+from atlas_lp.signatures.algorithms.expand import MAX_OPERATIONS, expand, operation_count
+from atlas_lp.traces.signing.sign import SignedInstance
+from atlas_lp.traces.trace import Trace
+
+# Tags of one schedule fit 32 bits; the communicator goes above them until all are numbered anew.
+_TAG_BITS = 32
+
+# Places inside a collective fit 32 bits; the busy period goes above them.
+_PLACE_BITS = 32
+
+# Place of an operation inside the GOAL block of its GPU: gap calcs, begin, messages, end.
+_GAP, _BEGIN, _BODY, _END = range(4)
+
+
+def monolithic(
+    trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric, dependencies: str | None = "streams"
+) -> Schedule:
+    """Expand all instances of *trace* into one schedule whose ranks are the GPUs.
+
+    *dependencies* is as for :func:`~atlas_lp.program.links.find_links`.  Delays of hosts are calcs, too, so that what
+    waits beside computation is understood by graphs, and only streams by a simulator that runs one calc of a cpu at a
+    time.
+
+    Raises :class:`~atlas_lp.errors.UnsupportedError` when that needs more than the limit of operations, before
+    anything is expanded, and when ranks are missing.
+    """
+    total = sum(operation_count(s.signature) for s in signed)
+    if total > MAX_OPERATIONS:
+        raise UnsupportedError(
+            f"the whole trace expands to about {total:.2g} operations; the limit is {MAX_OPERATIONS:.2g}: "
+            "export one signature with --signature"
+        )
+    builder = _Builder(trace, signed, fabric)
+    builder.add_links(trace, dependencies)
+    expanded: dict[str, tuple[Schedule, Ints]] = {}
+    for number, instance in enumerate(signed):
+        key = instance.signature.key()
+        if key not in expanded:
+            schedule = expand(instance.signature, fabric.reduce_copy, fabric.credits)
+            expanded[key] = schedule, issue_order(schedule, np.array(instance.signature.nodes))
+        builder.add_instance(number, instance, *expanded[key])
+    return builder.schedule()
+
+
+class _Builder:
+    """Collects operations with the keys that sort them into blocks, and dependencies between them."""
+
+    def __init__(self, trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric) -> None:
+        self.times = OperationTimes(trace, signed)
+        self.gpus = trace.gpus.num_rows
+        self.nic_of_gpu = trace.nic_of_gpu(fabric.gpus_per_nic)
+        self.columns: list[Ints] = []
+        self.dependencies: list[tuple[Ints, Ints]] = []
+        self.count = 0
+        operations = len(self.times.gpu)
+        order = np.lexsort((np.arange(operations), self.times.end_ns, self.times.start, self.times.gpu))
+        self.turn = np.empty(operations, dtype=np.int64)
+        self.turn[order] = np.arange(operations)
+        zero = np.zeros(operations, dtype=np.int64)
+        self.begin = self._add(self.times.gpu, self.turn, zero + _BEGIN)
+        self.end = self._add(self.times.gpu, self.turn, zero + _END)
+        self.first = np.cumsum([0, *(len(rows) for rows in self.times.rows)])
+        self.period = self._periods(trace.column("gpus", "node"))
+        pairs = np.unique(np.stack([self.period, self.times.instance]), axis=1)
+        self.alone = np.bincount(pairs[0]) == 1
+
+    def _periods(self, node: Ints) -> Ints:
+        """Busy period of the NIC of every operation: what ran before something else also sends before it.
+
+        Where one collective has a NIC to itself, its messages keep the order that they have without all others.
+        """
+        times = self.times
+        port = (node * (int(self.nic_of_gpu.max()) + 1) + self.nic_of_gpu)[times.gpu]
+        order = np.lexsort((times.end_ns, times.start, port))
+        period = np.empty(len(order), dtype=np.int64)
+        period[order] = busy_periods(port[order], times.start[order], times.end_ns[order])
+        return period
+
+    def _add(
+        self,
+        gpu: Ints,
+        turn: Ints,
+        place: Ints,
+        kind: Ints | int = CALC,
+        size: Ints | int = 0,
+        peer: Ints | int = -1,
+        tag: Ints | int = 0,
+        cpu: Ints | int = 0,
+        nic: Ints | int = 0,
+        order: Ints | int = 0,
+    ) -> Ints:
+        """Append operations; return their numbers."""
+        block = np.empty((10, len(gpu)), dtype=np.int64)
+        for row, values in enumerate((gpu, turn, place, kind, size, peer, tag, cpu, nic, order)):
+            block[row] = values
+        self.columns.append(block)
+        numbers = np.arange(self.count, self.count + len(gpu))
+        self.count += len(gpu)
+        return numbers
+
+    def add_links(self, trace: Trace, dependencies: str | None) -> None:
+        """Add a calc per link, between the ends of operations and of other GPU work, which is a calc of 0 ns."""
+        ends = Ends.of_operations(self.times)
+        links, used = find_links(trace, self.times, ends, dependencies)
+        number = np.full(links.vertices, -1, dtype=np.int64)
+        turn = np.full(links.vertices, len(self.turn), dtype=np.int64)
+        number[ends.ready], turn[ends.ready] = self.begin, self.turn
+        number[ends.done] = self.end
+        if used == "events":
+            gpu = np.zeros(links.vertices, dtype=np.int64)
+            gpu[links.targets] = links.gpus
+            work = np.arange(ends.end, links.vertices)
+            number[work] = self._add(gpu[work], turn[work], np.full(len(work), _GAP))
+        gap = self._add(links.gpus, turn[links.targets], np.full(len(links.costs), _GAP), size=links.costs)
+        # The start, and the end of a GPU in the reading by streams, are no operations.
+        before, after = number[links.sources], number[links.targets]
+        self.dependencies.append((before[before >= 0], gap[before >= 0]))
+        self.dependencies.append((gap[after >= 0], after[after >= 0]))
+
+    def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule, place: Ints) -> None:
+        """Add the messages and calcs of one instance, from begin to end on each of its GPUs, in their issue order."""
+        positions = np.array(instance.positions)
+        if (positions < 0).any():
+            raise UnsupportedError("ranks are missing, so their messages have no place: export single signatures")
+        operation_of_label = self.first[number] + positions
+        gpu_of_label = self.times.gpu[operation_of_label]
+        operation = operation_of_label[schedule.rank]
+        gpu = gpu_of_label[schedule.rank]
+        is_calc = schedule.kind == CALC
+        tags = schedule.tag + (instance.instance.communicator << _TAG_BITS)
+        own = self._add(
+            gpu,
+            self.turn[operation],
+            np.full(len(gpu), _BODY),
+            kind=schedule.kind.astype(np.int64),
+            size=schedule.size,
+            peer=np.where(is_calc, -1, gpu_of_label[schedule.peer]),
+            tag=np.where(is_calc, 0, tags),
+            cpu=schedule.cpu,
+            nic=np.where(is_calc, 0, self.nic_of_gpu[gpu]),
+            order=(self.period[operation] << _PLACE_BITS) + np.where(self.alone[self.period[operation]], place, 0),
+        )
+        has_before, has_after = np.zeros(len(own), dtype=bool), np.zeros(len(own), dtype=bool)
+        has_before[schedule.after] = True
+        has_after[schedule.before] = True
+        self.dependencies += [
+            (own[schedule.before], own[schedule.after]),
+            (self.begin[operation[~has_before]], own[~has_before]),
+            (own[~has_after], self.end[operation[~has_after]]),
+        ]
+        # A rank without any message of its own still ends no earlier than it begins.
+        idle = np.setdiff1d(operation_of_label, operation)
+        self.dependencies.append((self.begin[idle], self.end[idle]))
+
+    def schedule(self) -> Schedule:
+        """Sort everything into the blocks of the GPUs."""
+        columns = np.concatenate(self.columns, axis=1)
+        self.columns.clear()
+        order = np.lexsort((np.arange(self.count), columns[2], columns[1], columns[0]))
+        place = np.empty(self.count, dtype=np.int64)
+        place[order] = np.arange(self.count)
+        before, after = (place[np.concatenate(ends)] for ends in zip(*self.dependencies, strict=True))
+        gpu, _, _, kind, size, peer, tag, cpu, nic, turn = columns[:, order]
+        _, tag = np.unique(tag, return_inverse=True)
+        return Schedule(
+            ranks=self.gpus,
+            kind=kind.astype(np.int8),
+            rank=gpu,
+            size=size,
+            peer=peer,
+            tag=tag,
+            cpu=cpu,
+            nic=nic,
+            before=before,
+            after=after,
+            on_start=np.zeros(len(before), dtype=np.bool_),
+            turn=turn,
+        )

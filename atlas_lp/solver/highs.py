@@ -1,0 +1,265 @@
+"""HiGHS as an independent witness: the dual side of DESIGN section 5.
+
+The LP of a graph: minimise T subject to ``t_v >= t_u + w_uv(L, G)`` for every edge and ``T >= t_v`` for every
+vertex without out-edges; L and G are columns fixed at the point.  The tree of tight in-edges of a longest
+path is a basis of it, so HiGHS has to confirm optimality with zero pivots, and its reduced costs of L and G
+are the slopes.  This module is the only one that imports highspy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlas_lp.errors import InputError, SolveError
+from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, Longest, Point
+
+MAX_RELATIVE_DIFFERENCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is certified: rows x points of a graph with more rows than points, at least one point; and rows at all.
+
+    HiGHS needs about 0.7 kB for each row.
+    """
+
+    row_points: int = 200_000
+    rows: int = 1_200_000
+
+    @classmethod
+    def everything(cls) -> Limits:
+        """Every point of every graph."""
+        return cls(sys.maxsize, sys.maxsize)
+
+    @classmethod
+    def nothing(cls) -> Limits:
+        """No point at all."""
+        return cls(0, 0)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an independent LP solver said of an envelope.
+
+    *status* is ``optimal`` or ``skipped: <reason>``; *points* of the *points_of_interest* were solved, with *pivots*
+    simplex iterations in all; *largest_relative_difference* compares objectives with the longest path.
+    """
+
+    solver: str
+    status: str
+    points: int
+    points_of_interest: int
+    pivots: int
+    largest_relative_difference: float
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields as a plain dict."""
+        return asdict(self)
+
+
+@contextmanager
+def _banner_hidden() -> Iterator[None]:
+    """Hide what highspy prints to file descriptor 1 while its solver object is made."""
+    libc = ctypes.CDLL(None)
+    saved, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 1)
+        yield
+        libc.fflush(None)
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(null)
+
+
+@lru_cache(maxsize=1)
+def _solver() -> Any:
+    """Return one HiGHS object for the process: serial dual simplex, no presolve."""
+    import highspy
+
+    with _banner_hidden():
+        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+    for option, value in (
+        ("presolve", "off"),
+        ("solver", "simplex"),
+        ("simplex_strategy", 1),
+        ("parallel", "off"),
+        ("threads", 1),
+        ("simplex_scale_strategy", 0),
+    ):
+        solver.setOptionValue(option, value)
+    return solver
+
+
+class LongestPathLP:
+    """The LP of one graph inside HiGHS; columns are the V vertices, then T, L, G, all in units of ``1 / unit`` ns.
+
+    L and G are scaled like times, so that their coefficients stay whole counts of messages and bytes.
+    """
+
+    def __init__(self, evaluator: Evaluator, largest_ns: float) -> None:
+        self.evaluator = evaluator
+        graph = evaluator.graph
+        # A power of two that brings times near 2**14, where the solver's absolute tolerances are harmless.
+        self.unit = 2.0 ** (14 - np.ceil(np.log2(max(largest_ns, 1.0))))
+        has_out = np.zeros(graph.vertices, dtype=bool)
+        has_out[graph.source] = True
+        self.sinks = np.flatnonzero(~has_out)
+        self.solver = _solver()
+        self.solver.setOptionValue("presolve", "off")
+        self.solver.passModel(self._model())
+
+    def _model(self) -> Any:
+        """One row per edge, then one per sink, as a row-wise matrix."""
+        import highspy
+
+        graph = self.evaluator.graph
+        v, e, s = graph.vertices, graph.edges, len(self.sinks)
+        columns = np.array(
+            [float(self.evaluator.theta[c]) if c not in ("messages", "bytes") else 0.0 for c in COMPONENTS]
+        )
+        constant = (graph.costs @ columns)[graph.cost] * self.unit
+        slopes = graph.costs[:, [MESSAGES, BYTES]][graph.cost]
+        target = np.repeat(np.arange(v), np.diff(graph.in_start))
+        index = np.empty((e, 4), dtype=np.int32)
+        index[:, 0], index[:, 1], index[:, 2], index[:, 3] = target, graph.source, v + 1, v + 2
+        value = np.empty((e, 4))
+        value[:, 0], value[:, 1], value[:, 2:] = 1.0, -1.0, -slopes
+        sink_index = np.stack([np.full(s, v), self.sinks], axis=1).astype(np.int32)
+        # Entries that are zero must not be in the matrix.
+        present = np.concatenate([(value != 0).ravel(), np.ones(2 * s, dtype=bool)])
+        length = np.concatenate([(value != 0).sum(axis=1), np.full(s, 2)])
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = v + 3, e + s
+        lp.col_cost_ = np.eye(1, v + 3, v).ravel()
+        lp.col_lower_ = np.zeros(v + 3)
+        lp.col_upper_ = np.concatenate([[0.0], np.full(v + 2, highspy.kHighsInf)])
+        lp.row_lower_ = np.concatenate([constant, np.zeros(s)])
+        lp.row_upper_ = np.full(e + s, highspy.kHighsInf)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
+        lp.a_matrix_.index_ = np.concatenate([index.ravel(), sink_index.ravel()])[present]
+        lp.a_matrix_.value_ = np.concatenate([value.ravel(), np.tile([1.0, -1.0], s)])[present]
+        return lp
+
+    def _basis(self, longest: Longest) -> Any:
+        """Columns with a tight in-edge and T are basic; so are the rows that are not tight."""
+        import highspy
+
+        lower, basic = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kBasic
+        v = self.evaluator.graph.vertices
+        rows = [basic] * (self.evaluator.graph.edges + len(self.sinks))
+        for edge in longest.tight[1:].tolist():
+            rows[edge] = lower
+        end = int(np.searchsorted(self.sinks, longest.end))
+        rows[self.evaluator.graph.edges + end] = lower
+        basis = highspy.HighsBasis()
+        basis.valid = True
+        basis.col_status = [lower, *([basic] * v), lower, lower]
+        basis.row_status = rows
+        return basis
+
+    def solve(self, where: Point, longest: Longest) -> tuple[float, float, float, int]:
+        """Solve at *where* from the basis of *longest*: T in ns, both reduced costs, and pivots needed.
+
+        Raises :class:`~atlas_lp.errors.SolveError` when HiGHS does not end with an optimum.
+        """
+        self._move(where)
+        self.solver.setBasis(self._basis(longest))
+        return self._run()
+
+    def solve_cold(self, where: Point) -> tuple[float, float, float, int]:
+        """Solve at *where* with presolve and no basis; results as of :meth:`solve`."""
+        self._move(where)
+        self.solver.setOptionValue("presolve", "on")
+        return self._run()
+
+    def solve_warm(self, where: Point) -> tuple[float, float, float, int]:
+        """Solve at *where* by dual simplex from the basis of the solve before; results as of :meth:`solve`.
+
+        On graphs whose bytes are many orders above their messages HiGHS may give up on the way: then it starts cold.
+        """
+        self._move(where)
+        try:
+            return self._run()
+        except SolveError:
+            self.solver.clearSolver()
+            return self.solve_cold(where)
+
+    def write(self, path: Path) -> None:
+        """Write the LP at the point last moved to, as ``.mps`` or ``.lp``.
+
+        Raises :class:`~atlas_lp.errors.InputError` for another ending or a path that cannot be written.
+        """
+        import highspy
+
+        if path.suffix not in (".mps", ".lp"):
+            raise InputError(f"{path}: an LP is written as .mps or .lp")
+        if self.solver.writeModel(str(path)) == highspy.HighsStatus.kError or not path.exists():
+            raise InputError(f"{path}: cannot be written")
+
+    def _move(self, where: Point) -> None:
+        v = self.evaluator.graph.vertices
+        x, y, w = where
+        for column, value in ((v + 1, x / w * self.unit), (v + 2, y / w * self.unit)):
+            self.solver.changeColBounds(column, value, value)
+
+    def _run(self) -> tuple[float, float, float, int]:
+        import highspy
+
+        self.solver.run()
+        status = self.solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise SolveError(f"HiGHS ended with {self.solver.modelStatusToString(status)} instead of an optimum")
+        info = self.solver.getInfo()
+        v = self.evaluator.graph.vertices
+        dual = np.asarray(self.solver.getSolution().col_dual)
+        return (
+            info.objective_function_value / self.unit,
+            float(dual[v + 1]),
+            float(dual[v + 2]),
+            int(info.simplex_iteration_count),
+        )
+
+
+def certify(evaluator: Evaluator, points: Sequence[Point], limits: Limits | None = None) -> Certificate:
+    """Solve the LP at *points* with HiGHS and compare with the longest path.
+
+    Only the first points are solved when rows x points exceed the *limits*, none when rows do; the certificate says so.
+    Raises :class:`~atlas_lp.errors.SolveError` for a relative difference above 1e-9.
+    """
+    import highspy
+
+    solver_name = f"HiGHS {highspy.Highs.version(_solver())}"
+    rows = evaluator.graph.edges + 1
+    limits = limits or Limits()
+    if rows > limits.rows:
+        reason = f"skipped: {rows} rows are more than the limit of {limits.rows}"
+        return Certificate(solver_name, reason, 0, len(points), 0, 0.0)
+    chosen = points[: max(1, limits.row_points // rows)]
+    found = [evaluator.at(where) for where in chosen]
+    lp = LongestPathLP(evaluator, max(float(longest.time_ns) for longest in found))
+    largest, pivots = 0.0, 0
+    for where, longest in zip(chosen, found, strict=True):
+        objective, _, _, count = lp.solve(where, longest)
+        exact = float(longest.time_ns)
+        difference = abs(objective - exact) / max(abs(exact), 1.0)
+        if difference > MAX_RELATIVE_DIFFERENCE:
+            x, y, w = where
+            raise SolveError(
+                f"HiGHS says T = {objective} ns at L = {x / w} ns, G = {y / w} ns/B; the longest path says {exact} ns"
+            )
+        largest, pivots = max(largest, float(difference)), pivots + count
+    return Certificate(solver_name, "optimal", len(chosen), len(points), pivots, largest)

@@ -1,0 +1,115 @@
+"""From an event graph to its exact envelope over a box, with a certificate (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import zip_longest
+
+from atlas_lp.errors import InputError
+from atlas_lp.fabrics.fabric import Fabric
+from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
+from atlas_lp.solver.envelope import Box, Envelope, Piece, fixed_values, upper_pieces
+from atlas_lp.solver.highs import Limits, certify
+from atlas_lp.solver.longest_path import Evaluator, PathVector, Plane, Point, point
+from atlas_lp.solver.upper_envelope import explore
+
+Planes = Callable[[int], None]
+"""Called with the number of planes known, after every evaluation."""
+
+
+def solve(
+    graph: EventGraph,
+    fabric: Fabric,
+    box: Box | None = None,
+    *,
+    limits: Limits | None = None,
+    progress: Planes | None = None,
+    tolerance: Fraction = Fraction(0),
+) -> Envelope:
+    """Return the exact envelope of *graph* over *box*, certified by HiGHS.
+
+    *fabric* gives the fixed parameters and the native point, which only chooses where to certify; *limits* says how
+    much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; the result says how far
+    it may be off.
+
+    Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
+    :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the
+    envelope evaluations of O(V + E) each, independent of any number of parameter points.
+    """
+    box = box or Box()
+    box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
+    theta = fabric.theta()
+    evaluator = Evaluator(graph, theta)
+    vectors: dict[Plane, PathVector] = {}
+
+    def tangent(where: Point) -> Plane:
+        vector = evaluator.at(where).vector
+        plane = evaluator.plane(vector)
+        # Different vectors can be one plane at these fixed parameters: keep the smallest.
+        vectors[plane] = min(vectors.get(plane, vector), vector)
+        return plane
+
+    found = explore(box.corners(), tangent, progress, tolerance)
+    chosen = tuple(sorted(vectors[plane] for plane in found.envelope.cells))
+    result = Envelope(chosen, fixed_values(theta), box, tolerance_reached=float(found.reached))
+    certificate = certify(evaluator, certificate_points(result, fabric), limits)
+    return replace(result, certificate=certificate)
+
+
+def solve_along(graph: EventGraph, fabric: Fabric, component: str, low: Fraction, high: Fraction) -> list[Piece]:
+    """Exact pieces of T along the parameter of one *component*, from *low* to *high*, all others as in *fabric*.
+
+    The component is any of :data:`~atlas_lp.goal.event_graph.COMPONENTS`: ``messages`` for L, ``bytes`` for G,
+    ``calc_ns`` for a factor on all compute, ``overheads``, ``gaps``, ``up_messages``, ``up_bytes``.  Two-tangent
+    recursion (Eisner and Severance): about 2 k + 1 longest paths for k pieces.
+
+    Raises :class:`~atlas_lp.errors.InputError` for an unknown component or an empty range.
+    """
+    if component not in COMPONENTS:
+        raise InputError(f"{component!r} is no component; choose one of {', '.join(COMPONENTS)}")
+    if not 0 <= low < high:
+        raise InputError("the range must rise from 0 or more")
+    other = "bytes" if component != "bytes" else "messages"
+    theta = fabric.theta()
+    evaluator = Evaluator(graph, theta, (component, other))
+
+    def line_at(x: Fraction) -> tuple[Fraction, int]:
+        constant, slope, rest = evaluator.plane(evaluator.at(point(x, theta[other])).vector)
+        return Fraction(constant + rest * theta[other], evaluator.scale), slope // evaluator.scale
+
+    ends = [(low, line_at(low)), (high, line_at(high))]
+    lines = {ends[0][1], ends[1][1]}
+    pending = [(*ends[0], *ends[1])]
+    while pending:
+        left, left_line, right, right_line = pending.pop()
+        if left_line[1] == right_line[1]:
+            continue
+        x = (left_line[0] - right_line[0]) / (right_line[1] - left_line[1])
+        if not left < x < right:
+            continue
+        line = line_at(x)
+        if line[0] + line[1] * x > left_line[0] + left_line[1] * x:
+            lines.add(line)
+            pending += [(left, left_line, x, line), (x, line, right, right_line)]
+    return upper_pieces(lines, low, high)
+
+
+def certificate_points(envelope: Envelope, fabric: Fabric) -> list[Point]:
+    """Where to ask HiGHS: native point, then breakpoints of T(L) and T(G) in turn, midpoints in turn, corners."""
+    latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
+    of_latency, of_gap = envelope.along_latency(gap), envelope.along_gap(latency)
+    points = [point(latency, gap)]
+    for marks in (_breakpoints, _midpoints):
+        sides = [[point(x, gap) for x in marks(of_latency)], [point(latency, x) for x in marks(of_gap)]]
+        points += [p for pair in zip_longest(*sides) for p in pair if p is not None]
+    return list(dict.fromkeys([*points, *envelope.box.corners()]))
+
+
+def _breakpoints(pieces: list[Piece]) -> list[Fraction]:
+    return [piece.start for piece in pieces[1:]]
+
+
+def _midpoints(pieces: list[Piece]) -> list[Fraction]:
+    return [(piece.start + piece.stop) / 2 for piece in pieces]

@@ -1,0 +1,1 @@
+"""One file per NCCL algorithm, the table of all of them, and what is done through that table."""

@@ -1,0 +1,1 @@
+"""What lies beside a trace: NCCL logs, profiler dumps, files of assumptions."""

@@ -1,0 +1,359 @@
+"""PyTorch Kineto traces (``.json``, ``.json.gz``), one per rank, to the parts of a trace.
+
+Since PyTorch 2.1 the kernel of a collective carries its name, elements, datatype and process group.  Older ones are
+joined, by the thread and time of their launch, with the ``nccl:*`` annotation around it, whose recorded shapes give the
+bytes; their group is then the world.  Kineto has no host, root or reduction: that is named.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from atlas_lp.errors import NoNcclError, PayloadError, TraceError
+from atlas_lp.traces.join.communicators import INIT
+from atlas_lp.traces.kineto.json_stream import JsonStream
+from atlas_lp.traces.records import Call, Choice, GpuKey, Kernel, Membership, Part, Process
+from atlas_lp.traces.selection import Selection, Window, keep_windows
+
+SUFFIXES = (".json", ".json.gz")
+
+_COLLECTIVES = {
+    "allreduce": "AllReduce",
+    "allgather": "AllGather",
+    "allgatherbase": "AllGather",
+    "allgatherintotensor": "AllGather",
+    "reducescatter": "ReduceScatter",
+    "reducescatterbase": "ReduceScatter",
+    "reducescattertensor": "ReduceScatter",
+    "broadcast": "Broadcast",
+    "reduce": "Reduce",
+    "alltoall": "AlltoAll",
+    "alltoallv": "AlltoAll",
+    "alltoallbase": "AlltoAll",
+    "gather": "Gather",
+    "scatter": "Scatter",
+    "barrier": "AllReduce",
+    "send": "Send",
+    "recv": "Recv",
+}
+"""Operations by the name PyTorch gives them, without underscores and the suffix ``coalesced``."""
+
+_DTYPE_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "long int": 8, "int": 4, "short": 2}
+_DTYPE_BYTES |= {"char": 1, "byte": 1, "bool": 1, "signed char": 1, "unsigned char": 1, "c10::half": 2}
+_DTYPE_BYTES |= {"c10::bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+
+_GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+_MOST_RANKS = 2**22
+
+
+@dataclass
+class _File:
+    """What is kept of one file while its events stream by."""
+
+    information: dict[str, Any] = field(default_factory=dict)
+    base_ns: int = 0
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    launches: dict[int, tuple[str, int]] = field(default_factory=dict)
+    annotations: defaultdict[str, list[tuple[int, int, str, dict[str, Any]]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    activity: dict[int, tuple[int, int]] = field(default_factory=dict)
+    windows: list[Window] = field(default_factory=list)
+    pid: int = 0
+
+
+def read_part(path: Path, selection: Selection) -> Part:
+    """Read the trace of one rank.
+
+    Raises :class:`~atlas_lp.errors.TraceError` (no JSON, cut, no rank), :class:`~atlas_lp.errors.NoNcclError`, and
+    :class:`~atlas_lp.errors.PayloadError` when kernels say neither what nor how much they moved.
+    """
+    file = _read(path, selection.range_name)
+    if not file.kernels:
+        raise NoNcclError(f"{path}: no NCCL kernel in this Kineto trace (or it is none)")
+    rank, world = _rank(path, file)
+    process: Process = ("", (rank << 48) + ((file.pid & 0xFFFFFF) << 24))
+    counts: Counter[str] = Counter()
+    members: dict[tuple[int, int], Membership] = {}
+    calls: list[Call] = []
+    by_id: dict[Any, Call] = {}
+    for launch, (order, kernel, arguments) in enumerate(_described(file, counts)):
+        group = _group(path, arguments, rank, world)
+        made = Membership(INIT, process, 0, group.identity, len(group.ranks), group.ranks.index(rank), kernel.device)
+        members[group.identity, kernel.device] = made
+        known = by_id.get(arguments.get("External id"))
+        if known is not None and known.communicator == group.identity:
+            known.kernels = [*known.kernels, kernel]
+            continue
+        for call in _calls(path, arguments, group, counts):
+            call.process, call.order, call.kernels, call.launch = process, (order, launch), [kernel], launch
+            calls.append(call)
+            if arguments.get("Collective name") and arguments.get("External id"):
+                by_id[arguments["External id"]] = call
+    if not calls:
+        raise PayloadError(
+            f"{path}: {len(file.kernels)} NCCL kernels, but neither they nor annotations say what they moved; record "
+            "with PyTorch 2.1 or newer, or with record_shapes=True"
+        )
+    version = file.information.get("nccl_version")
+    part = Part(
+        path=path,
+        host="",
+        host_known=True,
+        calls=calls,
+        members=[members[key] for key in sorted(members)],
+        activity={(process, device): span for device, span in file.activity.items()},
+        processes=[process[1]],
+        counts=dict(counts),
+        recorded_version=version if isinstance(version, str) else None,
+    )
+    if selection.range_name is None:
+        return part
+    if not file.windows:
+        raise TraceError(f"{path}: no annotation {selection.range_name!r}")
+    return keep_windows(part, {process[1]: sorted(file.windows)}, selection, 0)
+
+
+def place(parts: Sequence[Part]) -> list[Part]:
+    """Put ranks on hosts, which Kineto does not record: in order of ranks, until a device number comes again."""
+    result = []
+    host, devices = 0, set[int]()
+    for part in sorted(parts, key=lambda p: p.processes):
+        mine = {device for _, device in part.activity}
+        if devices & mine:
+            host, devices = host + 1, set()
+        devices |= mine
+        result.append(_on_host(part, f"host {host}"))
+    return result
+
+
+def _on_host(part: Part, host: str) -> Part:
+    process = (host, part.processes[0])
+    for call in part.calls:
+        call.process = process
+    members = [replace(member, process=process) for member in part.members]
+    activity: dict[GpuKey, tuple[int, int]] = {(process, d): span for (_, d), span in part.activity.items()}
+    return replace(part, host=host, members=members, activity=activity, counts={**part.counts, "hosts-inferred": 1})
+
+
+def _read(path: Path, range_name: str | None) -> _File:
+    kept = _File()
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for name, value in JsonStream(file).members("traceEvents"):
+                if name == "traceEvents" and isinstance(value, dict):
+                    _take(kept, value, range_name)
+                elif name == "distributedInfo" and isinstance(value, dict):
+                    kept.information = value
+                elif name == "baseTimeNanoseconds" and isinstance(value, int):
+                    kept.base_ns = value
+    except FileNotFoundError:
+        raise TraceError(f"{path}: no such file") from None
+    except (OSError, EOFError, zlib.error, ValueError, ArithmeticError) as error:
+        raise TraceError(f"{path}: is no whole Kineto trace ({error})") from None
+    return kept
+
+
+def _take(kept: _File, event: dict[str, Any], range_name: str | None) -> None:
+    """Keep one event, if it is about the GPU, a launch or an annotation."""
+    category, name = str(event.get("cat", "")).lower(), str(event.get("name", ""))
+    arguments = event.get("args")
+    if event.get("ph") != "X" or not isinstance(arguments, dict | None):
+        return
+    arguments = arguments or {}
+    start = _nanoseconds(event.get("ts"))
+    end = start + _nanoseconds(event.get("dur", 0))
+    if category in _GPU_WORK:
+        device = arguments.get("device")
+        if isinstance(device, int):
+            first, last = kept.activity.get(device, (start, end))
+            kept.activity[device] = (min(first, start), max(last, end))
+        if category == "kernel" and name.lower().startswith("nccl"):
+            kept.kernels.append({**arguments, "name": name, "start": start, "end": end})
+    elif category in _LAUNCHES and "aunch" in name and isinstance(arguments.get("correlation"), int):
+        kept.launches[arguments["correlation"]] = (str(event.get("tid")), start)
+    elif category == "user_annotation":
+        if name.startswith("nccl:"):
+            kept.annotations[str(event.get("tid"))].append((start, end, name, arguments))
+        if name == range_name:
+            kept.windows.append((start, end))
+    if category == "cpu_op" and isinstance(event.get("pid"), int):
+        kept.pid = event["pid"]
+
+
+def _nanoseconds(value: Any) -> int:
+    """Kineto's microseconds as nanoseconds."""
+    if not isinstance(value, int | Decimal) or not 0 <= value < 2**52:
+        raise ValueError(f"{value!r} is no time")
+    return int(value * 1000)
+
+
+def _rank(path: Path, file: _File) -> tuple[int, int]:
+    rank, world = file.information.get("rank"), file.information.get("world_size")
+    if not isinstance(rank, int) or not isinstance(world, int) or not 0 <= rank < world <= _MOST_RANKS:
+        raise TraceError(f"{path}: distributedInfo gives no rank and world_size; was torch.distributed initialized?")
+    return rank, world
+
+
+def _described(file: _File, counts: Counter[str]) -> list[tuple[int, Kernel, dict[str, Any]]]:
+    """Issue time, kernel and what is known of every NCCL kernel, in issue order; others are counted."""
+    for mine in file.annotations.values():
+        mine.sort(key=lambda one: one[:3])
+    starts = {tid: [one[0] for one in mine] for tid, mine in file.annotations.items()}
+    streams: dict[tuple[int, int], dict[int, int]] = {}
+    found = []
+    for raw in sorted(file.kernels, key=lambda k: (k["start"], k["end"], str(k.get("stream")))):
+        correlation = raw.get("correlation")
+        unknown: tuple[str, int | None] = ("", None)
+        tid, launch = file.launches.get(correlation, unknown) if isinstance(correlation, int) else unknown
+        arguments = raw
+        if "Collective name" not in raw:
+            annotation = _around(file.annotations.get(tid, []), starts.get(tid, []), launch)
+            if annotation is None:
+                counts["unattributed-kernels"] += 1
+                continue
+            arguments = {**annotation[3], "annotation": annotation[2], "External id": None}
+        kernel = _kernel(raw, streams, file.base_ns)
+        found.append((raw["start"] if launch is None else launch, kernel, arguments))
+    return sorted(found, key=lambda one: one[:2])
+
+
+def _around(
+    annotations: list[tuple[int, int, str, dict[str, Any]]], starts: list[int], time: int | None
+) -> tuple[int, int, str, dict[str, Any]] | None:
+    """Annotation of a thread around *time*."""
+    if time is None:
+        return None
+    number = bisect_right(starts, time) - 1
+    return annotations[number] if number >= 0 and annotations[number][1] >= time else None
+
+
+def _kernel(raw: dict[str, Any], streams: dict[tuple[int, int], dict[int, int]], base_ns: int) -> Kernel:
+    device, context, stream = (raw.get(name) for name in ("device", "context", "stream"))
+    grid, block = raw.get("grid"), raw.get("block")
+    if not isinstance(device, int) or not isinstance(stream, int):
+        raise TraceError(f"an NCCL kernel at {raw['start']} ns names no device and stream")
+    known = streams.setdefault((device, stream), {})
+    position = known.setdefault(context if isinstance(context, int) else 0, len(known))
+    return Kernel(
+        raw["start"] + base_ns,
+        raw["end"] + base_ns,
+        device,
+        stream + (position << 32),
+        grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else 0,
+        block[0] if isinstance(block, list) and block and isinstance(block[0], int) else 0,
+        raw["name"].split("(")[0],
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    identity: int
+    ranks: tuple[int, ...]
+
+
+def _group(path: Path, arguments: dict[str, Any], rank: int, world: int) -> _Group:
+    """Process group of a collective: its id is made of its name and ranks, which all members know."""
+    ranks = list(range(world))
+    text = arguments.get("Process Group Ranks")
+    if text:
+        try:
+            ranks = json.loads(text) if isinstance(text, str) else text
+        except ValueError:
+            ranks = []
+    if arguments.get("Group size") == world and (not ranks or "..." in str(text)):
+        ranks = list(range(world))
+    name = str(arguments.get("Process Group Name", ""))
+    if not isinstance(ranks, list) or not all(isinstance(r, int) for r in ranks) or rank not in ranks:
+        raise TraceError(f"{path}: rank {rank} is not in the process group {name!r} of one of its collectives: {text}")
+    digest = hashlib.blake2b(json.dumps([name, ranks]).encode(), digest_size=8).digest()
+    return _Group(int.from_bytes(digest, "big"), tuple(ranks))
+
+
+def _calls(path: Path, arguments: dict[str, Any], group: _Group, counts: Counter[str]) -> list[Call]:
+    """Calls that one kernel carried out; an uneven all-to-all is a set of sends and receives."""
+    name = str(arguments.get("Collective name") or str(arguments.get("annotation", "")).removeprefix("nccl:"))
+    kind = _COLLECTIVES.get(name.lower().replace("_", "").removesuffix("coalesced"))
+    if kind is None:
+        raise TraceError(f"{path}: an NCCL kernel carries out {name!r}, which is no operation known here")
+    elements, unit = _amount(path, name, kind, arguments)
+    if kind in ("Broadcast", "Reduce") and not isinstance(arguments.get("Root rank"), int):
+        counts["no-root"] += 1
+    if kind == "AlltoAll":
+        uneven = _splits(arguments, elements * unit, len(group.ranks))
+        if uneven:
+            pairs = [("Send", uneven[0]), ("Recv", uneven[1])]
+            return [_call(k, group, size, unit, peer) for k, sizes in pairs for peer, size in enumerate(sizes)]
+        elements //= len(group.ranks)
+    peer = -1
+    if kind in ("Send", "Recv"):
+        target = arguments.get("Dst Rank" if kind == "Send" else "Src Rank")
+        if not isinstance(target, int):
+            raise TraceError(f"{path}: a {name} kernel does not name its peer")
+        peer = group.ranks.index(target) if target in group.ranks else target
+    root = arguments.get("Root rank")
+    call = _call(kind, group, elements * unit, unit, peer)
+    call.root = root if isinstance(root, int) else (0 if kind in ("Broadcast", "Reduce") else -1)
+    return [call]
+
+
+def _call(kind: str, group: _Group, size_bytes: int, unit: int, peer: int) -> Call:
+    choice = Choice("recorded: Kineto", element_bytes=unit)
+    return Call(("", 0), kind, (0, 0), group.identity, size_bytes, peer=peer, choice=choice)
+
+
+def _amount(path: Path, name: str, kind: str, arguments: dict[str, Any]) -> tuple[int, int]:
+    """Elements as NCCL counts them (sent by AllGather, received by ReduceScatter) and bytes of an element."""
+    if "Collective name" in arguments:
+        elements = arguments.get("Out msg nelems" if kind in ("ReduceScatter", "Recv") else "In msg nelems")
+        dtype = str(arguments.get("dtype", ""))
+    else:
+        shapes, types = arguments.get("Input Dims"), arguments.get("Input type")
+        elements, dtype = None, ""
+        if isinstance(shapes, list) and shapes and isinstance(types, list) and types:
+            elements, dtype = _product(shapes[0]), str(types[0])
+    unit = _DTYPE_BYTES.get(dtype.lower(), 0)
+    if not isinstance(elements, int) or not 0 <= elements < 2**60 or not unit:
+        raise PayloadError(
+            f"{path}: {name} of {elements} elements of type {dtype!r}: bytes are unknown; record with PyTorch 2.1 or "
+            "newer, or with record_shapes=True"
+        )
+    return elements, unit
+
+
+def _product(shape: Any) -> int | None:
+    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        return None
+    result = 1
+    for n in shape:
+        result *= n
+    return result
+
+
+def _splits(arguments: dict[str, Any], size_bytes: int, ranks: int) -> tuple[list[int], list[int]] | None:
+    """Bytes to and from every rank of an uneven all-to-all, None where it is even or unknown."""
+    sizes = []
+    for name in ("In split size", "Out split size"):
+        text = arguments.get(name)
+        try:
+            split = json.loads(text) if isinstance(text, str) else text
+        except ValueError:
+            return None
+        if not isinstance(split, list) or len(split) != ranks or not all(isinstance(n, int) for n in split):
+            return None
+        sizes.append(split)
+    if len(set(sizes[0])) == len(set(sizes[1])) == 1 or not sum(sizes[0]):
+        return None
+    row = size_bytes // sum(sizes[0])
+    return [n * row for n in sizes[0]], [n * row for n in sizes[1]]

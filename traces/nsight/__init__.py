@@ -1,0 +1,1 @@
+"""Reads SQLite exports of Nsight Systems."""

@@ -4,11 +4,11 @@ import importlib
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import assert_same_schedule
+from helpers import ROOT
+from helpers.graphs import assert_same_schedule
 
 from atlas_lp.collectives.solver import signature_graph
 from atlas_lp.fabrics.fabric import load_fabric
@@ -16,7 +16,7 @@ from atlas_lp.goal import CALC, RECV, SEND, event_graph, parse_goal
 from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.solver.solve import solve_along
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 FAKE_COMPILER = '#!/bin/sh\ncp "$2" "$4"\n'
 FAKE_SIMULATOR = """#!/bin/sh
 operations=$(grep -cE '(calc|send|recv) ' "$2")

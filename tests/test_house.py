@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from helpers import ROOT
 
 # What a room may import of the others; errors and units are the ground they all stand on.
 GROUND = {"atlas_lp.errors", "atlas_lp.units"}

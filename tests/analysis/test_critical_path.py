@@ -1,0 +1,88 @@
+"""The critical path at a point: its steps add up to T, name who did what, and make a picture that never changes."""
+
+from fractions import Fraction
+from xml.etree import ElementTree
+
+import pytest
+from helpers.jobs import COMMUNICATOR
+from helpers.programs import MS, overlapped_gradients
+from helpers.solving import FABRIC, GAP, reduction_ns
+
+from atlas_lp.analysis.critical_path import critical_path, steps_json
+from atlas_lp.cache import Store
+from atlas_lp.errors import InputError
+from atlas_lp.program.job import solve_job
+from atlas_lp.report.timeline_figure import check_kind, draw_timeline
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.read import read_trace
+
+
+@pytest.fixture
+def job(tmp_path):
+    overlapped_gradients(tmp_path)
+    box = Box(latency_to_ns=Fraction(10 * MS))
+    return solve_job(read_trace([tmp_path]), FABRIC, box, Store(None))
+
+
+def named(job, latency):
+    steps = critical_path(job, Fraction(latency), GAP)
+    return steps, [(row.get("type", "GPU work"), row["duration_ns"]) for row in steps_json(job, steps)]
+
+
+def test_while_there_is_slack_one_reduction_is_on_the_path(job, tmp_path):
+    one = reduction_ns(tmp_path, Fraction(3700))
+    steps, words = named(job, 3700)
+    assert words == [("GPU work", 10 * MS), ("AllReduce", one), ("GPU work", 2 * MS)]
+    assert steps[-1].end_ns == 12 * MS + one
+
+
+def test_without_slack_both_are(job, tmp_path):
+    steps, words = named(job, 10 * MS)
+    assert [name for name, _ in words] == ["GPU work", "AllReduce", "AllReduce", "GPU work"]
+    assert words[0][1] == 5 * MS
+    assert steps[1].messages == steps[2].messages > 0
+
+
+def test_steps_follow_each_other_and_say_where(job):
+    steps, _ = named(job, 50_000)
+    now = 0
+    for step, row in zip(steps, steps_json(job, steps), strict=True):
+        assert step.begin_ns == now
+        now = step.end_ns
+        assert (step.gpu is None) == ("communicator" in row)
+        assert row.get("communicator", f"{COMMUNICATOR:#x}") == f"{COMMUNICATOR:#x}"
+        assert row.get("gpu", 0) in (0, 1)
+
+
+def test_a_late_gpu_is_named(tmp_path):
+    """What one GPU alone saw is on that GPU."""
+    overlapped_gradients(tmp_path)
+    job = solve_job(read_trace([tmp_path]), FABRIC, Box(), Store(None), gpu=1)
+    assert {step.gpu for step in critical_path(job, Fraction(0), GAP)} == {None, 1}
+
+
+def test_the_picture_is_well_formed_and_always_the_same(job):
+    rows = steps_json(job, critical_path(job, Fraction(10 * MS), GAP))
+    picture = draw_timeline(rows, "T")
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    assert picture == draw_timeline(rows, "T")
+    assert draw_timeline(rows, "T", "png") == draw_timeline(rows, "T", "png")
+    assert draw_timeline([], "nothing")
+
+
+def test_many_gpus_and_communicators_share_lanes():
+    from atlas_lp.report.timeline_figure import _lanes, _place
+
+    rows = [{"begin_ns": i, "duration_ns": 1 + i, "gpu": i} for i in range(20)]
+    rows += [
+        {"begin_ns": i, "duration_ns": 1 + i, "type": "AllReduce", "ranks": 2, "communicator": hex(i)}
+        for i in range(20)
+    ]
+    names = sorted(set(_lanes(rows)), key=_place)
+    assert names[:8] == [*(f"GPU {i}" for i in range(13, 20)), "GPUs, others"]
+    assert names[8:] == [*sorted(f"2 ranks, {hex(i)}" for i in range(13, 20)), "other communicators"]
+
+
+def test_only_pictures_are_written(tmp_path):
+    with pytest.raises(InputError, match=r"path\.txt: not the name of a picture; end it in \.svg, \.png or \.pdf"):
+        check_kind(tmp_path / "path.txt")

@@ -1,0 +1,146 @@
+"""Pictures of schedules, those of docs/schedules.md among them, and the ``goal`` verbs that describe a collective."""
+
+import json
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from helpers import ROOT
+from helpers.graphs import fabric
+from helpers.schedules import nodes_of
+
+from atlas_lp.cli import main
+from atlas_lp.errors import GoalError
+from atlas_lp.goal import SEND, event_graph, read_goal
+from atlas_lp.report.schedule_figure import draw, times_ns
+from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.signature import ring_signature
+from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.longest_path import Evaluator, point
+
+PAGE = ROOT / "docs" / "schedules.md"
+PICTURES = dict(re.findall(r"^\$ (atlas-lp goal draw .* -o (\S+\.svg))$", PAGE.read_text("utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", PICTURES, ids=PICTURES.get)
+def test_pictures_of_the_documentation_are_current(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = PICTURES[command]
+    assert CliRunner().invoke(main, shlex.split(command)[1:]).exit_code == 0
+    kept = ROOT / "docs" / "images" / "schedules" / name
+    assert Path(name).read_text("utf-8") == kept.read_text("utf-8"), f"run in docs/images/schedules: {command} -f"
+    assert f"images/schedules/{name})" in PAGE.read_text("utf-8")
+
+
+def test_no_picture_is_left_over() -> None:
+    assert {p.name for p in (ROOT / "docs" / "images" / "schedules").iterdir()} == set(PICTURES.values())
+
+
+def small(ranks: int = 4) -> tuple[object, ...]:
+    nodes = nodes_of(ranks // 2, 2)
+    signature = ring_signature("AllReduce", Protocol.SIMPLE, 4096, assumed_rings(nodes, 1), nodes, nccl="2.26")
+    return expand(signature), np.array(signature.nodes)
+
+
+def test_times_are_those_of_the_longest_path() -> None:
+    schedule, nodes = small()
+    graph = event_graph(schedule, nodes)  # type: ignore[arg-type]
+    theta = fabric(3000, Fraction(1, 25), 200, 5, up_latency_ns=500, up_gap_ns_per_byte=Fraction(1, 150)).theta()
+    times = times_ns(graph, theta)
+    assert max(times) == Evaluator(graph, theta).at(point(Fraction(3000), Fraction(1, 25))).time_ns
+
+
+def test_a_picture_shows_every_calc_and_message_once() -> None:
+    schedule, nodes = small()
+    graph = event_graph(schedule, nodes)  # type: ignore[arg-type]
+    text = draw(schedule, nodes.tolist(), times_ns(graph, fabric(1000, 1).theta()), "a < b")  # type: ignore[arg-type, attr-defined]
+    root = ET.fromstring(text)
+    names = [element.tag.rpartition("}")[2] for element in root.iter()]
+    legend = 3  # kinds of work
+    bands = 1 + sum(node % 2 == 0 for node in nodes.tolist())  # type: ignore[attr-defined]
+    assert names.count("rect") == schedule.count(0) + legend + bands  # type: ignore[attr-defined]
+    lines = [element for element in root.iter() if element.get("stroke-opacity")]
+    assert len(lines) == schedule.count(SEND)  # type: ignore[attr-defined]
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == "a < b"
+
+
+def test_a_schedule_that_takes_no_time_can_be_drawn() -> None:
+    schedule, nodes = small()
+    assert "nan" not in draw(schedule, nodes.tolist(), [Fraction(0)] * len(schedule))  # type: ignore[arg-type, attr-defined]
+
+
+def test_too_large_to_be_read() -> None:
+    schedule, nodes = small(42)
+    with pytest.raises(GoalError, match=r"42 ranks and .* do not fit a picture"):
+        draw(schedule, nodes.tolist(), [Fraction(0)] * len(schedule))  # type: ignore[arg-type, attr-defined]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(main, ["goal", *words])
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "extra", "assumed"),
+    [
+        ("allreduce", "tree", ["--protocol", "ll128", "--tree-pattern", "split"], "pattern split"),
+        ("allreduce", "nvls_tree", [], "NVLSTree is a first model"),
+        ("allreduce", "collnet_chain", [], "CollNetChain is a first model"),
+        ("allreduce", "collnet_direct", [], "CollNetDirect is a first model"),
+        ("alltoall", "ring", [], "32 channels, 2 per peer"),
+        ("alltoall", "p2p", ["--channels", "4", "--channels-per-peer", "1"], "4 channels, 1 per peer"),
+        ("reduce", "ring", ["--root", "3", "--dtype", "float16"], "rings are assumed"),
+        ("allreduce", "ring", ["--nccl", "2.19.3", "--channels", "3"], "rings are assumed"),
+    ],
+)
+def test_expand_solves_every_algorithm(run: object, kind: str, algorithm: str, extra: list[str], assumed: str) -> None:
+    options = ["--type", kind, "--algorithm", algorithm, "--size", "64KiB", "--ranks", "8", "--gpus-per-node", "4"]
+    result = run("expand", *options, *extra, "--solve", "--json")  # type: ignore[operator]
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert found["makespan_ns"] > 0
+    assert any(assumed in text for text in found["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--type", "broadcast", "--algorithm", "tree"], "tree does AllReduce, not Broadcast"),
+        (["--type", "alltoall", "--protocol", "ll"], "p2p runs the Simple protocol only"),
+        (["--type", "allreduce", "--algorithm", "p2p"], "p2p does AllToAll, not AllReduce"),
+        (["--type", "allgather", "--algorithm", "pat", "--gpus-per-node", "2"], "every node has one GPU"),
+        (["--type", "allreduce", "--gpus-per-node", "3"], "do not fill nodes of 3 GPUs"),
+        (["--type", "reduce", "--root", "9"], "root 9 is not one of 4 ranks"),
+        (["--type", "allreduce"], "nothing to do"),
+    ],
+)
+def test_expand_refuses(run: object, options: list[str], said: str) -> None:
+    result = run("expand", *options, "--size", "64KiB", "--ranks", "4")  # type: ignore[operator]
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_one_rank_per_node(run: object) -> None:
+    options = ["--type", "allreduce", "--algorithm", "tree", "--size", "1MiB", "--ranks", "8", "--gpus-per-node", "4"]
+    assert run("expand", *options, "--per-node", "-o", "node.goal").exit_code == 0  # type: ignore[operator]
+    assert read_goal(Path("node.goal")).ranks == 2
+    assert run("expand", *options, "-o", "gpu.goal").exit_code == 0  # type: ignore[operator]
+    fewer = json.loads(run("solve", "node.goal", "--json").output)  # type: ignore[operator]
+    whole = json.loads(run("solve", "gpu.goal", "--gpus-per-node", "4", "--json").output)  # type: ignore[operator]
+    assert fewer["makespan_ns"] == pytest.approx(whole["makespan_ns"], rel=1e-4)
+    slopes = [[row["messages"] for row in found["envelopes"]["latency"]] for found in (fewer, whole)]
+    assert slopes[0] == slopes[1]
+
+
+def test_draw_needs_a_file(run: object) -> None:
+    result = run("draw", "--type", "allreduce", "--size", "1KiB", "--ranks", "2")  # type: ignore[operator]
+    assert (result.exit_code, "give one with -o FILE.svg" in result.stderr) == (2, True)

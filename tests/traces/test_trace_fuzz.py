@@ -1,0 +1,195 @@
+"""Damaged files: any cut or changed byte gives an answer or an AtlasError, never anything else.
+
+A longer run: ``python tests/traces/test_trace_fuzz.py 10000`` (seeds from 0 to that number).
+"""
+
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.exports import annotated, edit, job, rank
+from helpers.exports import group as grouped
+
+from atlas_lp.errors import AtlasError
+from atlas_lp.traces.companions.companions import Companions
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.synthetic.writer import Export
+
+ROUNDS = 60
+VALUES = ("NULL", "-1", "0", "9223372036854775807", "'x'", "x'00ff'", "1e300", "7", "-9223372036854775808")
+
+
+def whole(folder: Path) -> Path:
+    """A job with collectives, a group of messages, copies and user ranges, as bytes of one file."""
+    export: Export = job()
+    for number in range(2):
+        process = rank(export, number, [], init=False)
+        process.user_range("step", 1_000_000, 9_000_000)
+        process.memcpy(64, stream=7, start_ns=6_900_000, end_ns=6_910_000, kind="DtoD")
+        calls = [
+            (f"nccl{kind}", {"NCCL communicator ID": 0xC0FFEE, "Message size [bytes]": 64, "Peer rank": 1 - number})
+            for kind in ("Send", "Recv")
+        ]
+        kernel = {"stream": 17, "start_ns": 7_100_000, "end_ns": 7_200_000, "grid": 2, "block": 640}
+        grouped(process, calls, at_ns=7_000_000, kernels=[kernel])
+    return export.write(folder / "whole.sqlite", overwrite=True)
+
+
+def damaged(data: bytes, draw: random.Random) -> bytes:
+    """Cut the file, or change some of its bytes."""
+    if draw.random() < 0.3:
+        return data[: draw.randrange(len(data))]
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 4, 64))):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed)
+
+
+def wrong_value(path: Path, draw: random.Random) -> None:
+    """Put a value of another kind into some rows of a column."""
+    with closing(sqlite3.connect(path)) as db:
+        tables = [t for (t,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        tables = [t for t in tables if t.startswith(("NVTX", "CUPTI", "TARGET", "META", "StringIds"))]
+        table = draw.choice(tables)
+        column = draw.choice([row[1] for row in db.execute(f"PRAGMA table_info({table})")])
+    value, one = draw.choice(VALUES), draw.randrange(1, 4)
+    with suppress(sqlite3.IntegrityError):
+        edit(path, f"UPDATE {table} SET {column} = {value} WHERE rowid % {one} = 0")
+
+
+def attempt(path: Path, **options: object) -> str:
+    """Read and sign; the outcome is a word, or any other exception."""
+    try:
+        trace = read_trace([path], allow_missing=True, **options)
+        sign(trace)
+    except AtlasError:
+        return "refused"
+    return "read"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return whole(tmp_path_factory.mktemp("fuzz")).read_bytes()
+
+
+def test_the_original_is_read(original, tmp_path):
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(original)
+    assert attempt(path) == "read"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_exports_are_refused_or_read(original, tmp_path, seed):
+    for number in range(ROUNDS // 4):
+        draw = random.Random(1000 * seed + number)
+        path = tmp_path / "t.sqlite"
+        path.write_bytes(damaged(original, draw))
+        attempt(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_wrong_values_are_refused_or_read(original, tmp_path, seed):
+    for number in range(ROUNDS // 4):
+        path = tmp_path / "t.sqlite"
+        path.write_bytes(original)
+        wrong_value(path, random.Random(1000 * seed + number))
+        attempt(path)
+
+
+def test_damaged_companions_are_refused_or_read(original, tmp_path, data_dir):
+    trace, log = tmp_path / "t.sqlite", tmp_path / "nccl.log"
+    trace.write_bytes(original)
+    text = next((data_dir / "nccl_logs").iterdir()).read_bytes()[:40_000]
+    for seed in range(ROUNDS // 4):
+        log.write_bytes(damaged(text, random.Random(seed)))
+        attempt(trace, companions=Companions(nccl_logs=[log]))
+
+
+def test_damaged_kineto_files_are_refused_or_read(tmp_path, data_dir):
+    data = (data_dir / "kineto/rank0_of_2_nccl2.17.json.gz").read_bytes()
+    for seed in range(ROUNDS // 10):
+        path = tmp_path / "t.json.gz"
+        path.write_bytes(damaged(data, random.Random(seed)))
+        attempt(path)
+
+
+WORDS = ("-1", "0", "99999999999999999999", "x", "", "(nil)", "0xzz")
+JSON_VALUES = (None, -1, 0, 2**70, "x", [], {}, [1, 2], 1.5, True, "[0, 1]", "9" * 400)
+
+
+def mutated(value: Any, draw: random.Random) -> None:
+    """Change or drop something inside a JSON value."""
+    places = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not places:
+        return
+    place = draw.choice(places)
+    if isinstance(value[place], dict | list) and draw.random() < 0.7:
+        mutated(value[place], draw)
+    elif isinstance(value, dict) and draw.random() < 0.2:
+        del value[place]
+    else:
+        value[place] = draw.choice(JSON_VALUES)
+
+
+def test_wrong_values_in_kineto_files_are_refused_or_read(tmp_path):
+    arguments = {"device": 0, "context": 1, "stream": 2, "correlation": 5, "grid": [4, 1, 1], "block": [96, 1, 1]}
+    arguments |= {"Collective name": "all_to_allv", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float"}
+    arguments |= {"Group size": 1, "Process Group Ranks": "[0]", "In split size": "[4]", "Out split size": "[4]"}
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclKernel", "ts": 1.5, "dur": 2, "args": arguments}
+    document = {"distributedInfo": {"rank": 0, "world_size": 1}, "baseTimeNanoseconds": 5, "traceEvents": [kernel]}
+    path = tmp_path / "t.json"
+    for seed in range(4 * ROUNDS):
+        changed = json.loads(json.dumps(document))
+        mutated(changed, random.Random(seed))
+        path.write_text(json.dumps(changed))
+        attempt(path)
+
+
+def test_wrong_words_in_annotations_are_refused_or_read(tmp_path):
+    where = "commHash 0xaa"
+    texts = [
+        (10, f"{where} commId 0xc1 rank 0 nranks 2 pid 1"),
+        (12, f"{where} Rings [0] 1->0->1 pid 1"),
+        (100, f"ncclBroadcast(): {where}, stream 0x1, data_size 64, type_size 4, root 0, pid 1"),
+        (
+            105,
+            f"collType 0 root 0 redOp 0 algo 1 proto 2 {where} stream 0x1 data_size 64 type_size 4 chunkSize 1 pid 1",
+        ),
+        (106, "nWarps 1 count 64 chunkCount 1 workCount 64 lastChunkCount 1 workOffset 0 sendbuff 1 recvbuff 2 pid 1"),
+        (107, "ncclLaunchKernel(): pid 1"),
+    ]
+    for seed in range(2 * ROUNDS):
+        draw = random.Random(seed)
+        number = draw.randrange(len(texts))
+        words = texts[number][1].split(" ")
+        words[draw.randrange(len(words))] = draw.choice(WORDS)
+        lines = [(1, at, at + 1, " ".join(words) if n == number else text) for n, (at, text) in enumerate(texts)]
+        path = tmp_path / "t.sqlite"
+        path.unlink(missing_ok=True)
+        attempt(annotated(path, lines, [(1, 120, 170, 0)]))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        data = whole(Path(folder)).read_bytes()
+        for seed in range(int(sys.argv[1])):
+            draw = random.Random(seed)
+            path = Path(folder) / "t.sqlite"
+            path.write_bytes(damaged(data, draw) if seed % 2 else data)
+            if seed % 2 == 0:
+                wrong_value(path, draw)
+            try:
+                attempt(path)
+            except Exception as error:
+                where = error.__traceback__
+                while where and where.tb_next:
+                    where = where.tb_next
+                line = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else ""
+                sys.stderr.write(f"seed {seed}: {error!r} {line}\n")

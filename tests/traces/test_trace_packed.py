@@ -1,0 +1,110 @@
+"""A packed trace stands for its exports: the same analysis from a small file, and refusals that say what to do."""
+
+import json
+import zipfile
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from helpers.jobs import two_ranks
+from helpers.programs import overlapped_gradients
+
+from atlas_lp.analysis.analyze import analyze
+from atlas_lp.cache import Store
+from atlas_lp.cli import main
+from atlas_lp.errors import TraceError
+from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.solver.envelope import Box
+from atlas_lp.traces.reading.packed import packed_bytes
+from atlas_lp.traces.reading.read import read_trace
+from atlas_lp.traces.selection import Selection
+from atlas_lp.traces.trace import Gap, Topology
+
+FABRIC = load_fabric()
+
+
+def run(*words):
+    return CliRunner().invoke(main, [*map(str, words)], catch_exceptions=False)
+
+
+def packed(folder, trace):
+    path = folder / "step.atlas"
+    path.write_bytes(packed_bytes(trace))
+    return path
+
+
+@pytest.mark.parametrize("job", [two_ranks, overlapped_gradients])
+def test_the_analysis_of_a_packed_trace_is_that_of_its_exports(tmp_path, job):
+    (tmp_path / "exports").mkdir()
+    job(tmp_path / "exports")
+    trace = read_trace([tmp_path / "exports"])
+    again = read_trace([packed(tmp_path, trace)])
+    assert packed_bytes(again) == packed_bytes(trace)
+    one, other = (analyze(t, FABRIC, Box(), Store(None)) for t in (trace, again))
+    assert one.summary == other.summary
+    assert one.envelope == other.envelope
+
+
+def test_what_companions_and_gaps_say_is_kept(tmp_path):
+    two_ranks(tmp_path)
+    trace = read_trace([tmp_path])
+    topology = Topology(rings=((0, 1), (1, 0)), trees=(((-1, (1,)), (0, ())),), source="recorded", p2p_channels=(2, 1))
+    told = replace(trace, topologies=(topology,), gaps=(Gap("overlap", 2, "operations"),), work=None)
+    again = read_trace([packed(tmp_path, told)])
+    assert (again.topologies, again.gaps, again.work) == ((topology,), (Gap("overlap", 2, "operations"),), None)
+
+
+def test_real_trace(data_dir, tmp_path):
+    export = data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"
+    result = run("pack", export, "-o", tmp_path / "ddp.atlas")
+    assert result.exit_code == 0
+    assert "ddp.atlas: 2 GPUs, 460 operations, 5012 pieces of GPU work" in result.output
+    assert (tmp_path / "ddp.atlas").stat().st_size < export.stat().st_size / 20
+    words = ["analyze", "--no-cache", "--json"]
+    assert run(*words, export).output == run(*words, tmp_path / "ddp.atlas").output
+
+
+def test_pack_on_the_command_line(tmp_path):
+    two_ranks(tmp_path)
+    path = tmp_path / "step.atlas"
+    assert run("pack", tmp_path, "-o", path).output.startswith(f"{path}: 2 GPUs, 4 operations")
+    refused = run("pack", tmp_path, "-o", path)
+    assert refused.exit_code == 2
+    assert "exists already" in refused.stderr
+    assert "give one with -o FILE.atlas" in run("pack", tmp_path, "-o", tmp_path / "step.zip").stderr
+    assert run("inspect", path).output.startswith("2 ranks on 2 nodes")
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "step.atlas").write_bytes(path.read_bytes())
+    assert run("inspect", tmp_path / "only").output == run("inspect", path).output
+    alone = run("analyze", path, path.parent / "node0.sqlite", "--json")
+    assert alone.exit_code == 2
+    assert "is a whole job: give it alone" in alone.stderr
+    with pytest.raises(TraceError, match="when packing the exports"):
+        read_trace([path], selection=Selection(from_ns=5))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "json", "version", "columns", "missing", "absent"])
+def test_what_is_no_packed_trace_is_refused(tmp_path, damage):
+    two_ranks(tmp_path)
+    path = packed(tmp_path, read_trace([tmp_path]))
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    about = json.loads(parts["trace.json"])
+    if damage == "json":
+        parts["trace.json"] = b"{"
+    elif damage == "version":
+        parts["trace.json"] = json.dumps({**about, "version": 99}).encode()
+    elif damage == "columns":
+        parts["operations.arrow"] = parts["gpus.arrow"]
+    elif damage == "missing":
+        del parts["members.arrow"]
+    whole = path.read_bytes()
+    path.unlink()
+    if damage in ("empty", "cut"):
+        path.write_bytes(whole[: 0 if damage == "empty" else len(whole) // 2])
+    elif damage != "absent":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+    with pytest.raises(TraceError, match=r"step.atlas: .*(pack the trace again|No such file)"):
+        read_trace([path])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.signing.sign import sign
-from atlas_lp.traces.synthetic.writer import Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 STEP_NS = 1_000
 COMMUNICATOR = 0xC0FFEE
@@ -26,7 +26,7 @@ PROCESSES = 2
 
 def skeleton(path: Path) -> Path:
     """An export with one collective per process, whose tables and strings the rows below use."""
-    export = Export()
+    export = ExportWriter()
     for rank in range(PROCESSES):
         process = export.process(pid=100 + rank, device=rank)
         process.init_communicator(COMMUNICATOR, ranks=PROCESSES, rank=rank, at_ns=1_000, duration_ns=1_000)

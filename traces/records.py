@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from atlas_lp.traces.processes import GpuKey, ProcessKey
 from atlas_lp.traces.trace import POINT_TO_POINT
+from atlas_lp.traces.work import WorkRows
 
-if TYPE_CHECKING:
-    from atlas_lp.traces.nsight.work import WorkRows
-
-Process = tuple[str, int]
-"""Host and process (``globalPid`` in Nsight exports): one pid may occur on several hosts."""
-
-GpuKey = tuple[Process, int]
-"""A process and the CUDA device it drives."""
+Window = tuple[int, int]
+"""From when to when, both included."""
 
 COLLECTIVE_CALLS = {
     "ncclAllReduce": "AllReduce",
@@ -32,6 +27,12 @@ CALLS = {**COLLECTIVE_CALLS, "ncclSend": "Send", "ncclRecv": "Recv"}
 """NCCL functions that move data, and what an operation of theirs is called here."""
 
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
+
+SYNTHETIC = "ATLAS_LP_SYNTHETIC"
+"""Name of the metadata that marks a file that :mod:`~atlas_lp.traces.synthetic` wrote."""
+
+STREAM_BITS = 32
+"""A stream number: the id of the stream in its CUDA context, and above these bits the context's position on the GPU."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -68,7 +69,7 @@ class Call:
     carried out together.  *communicator* is None where the payload has no id (NCCL < 2.25).
     """
 
-    process: Process
+    process: ProcessKey
     type: str
     order: tuple[int, int]
     communicator: int | None
@@ -94,6 +95,10 @@ class Call:
         return self.size_bytes == 0 and not self.is_point_to_point
 
 
+INIT, INIT_ALL, DESTROY, SPLIT, SHRINK = "init", "init-all", "destroy", "split", "shrink"
+"""What a call did to a communicator (``api`` of a :class:`Membership`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A range that says something about who is in a communicator.
@@ -103,7 +108,7 @@ class Membership:
     """
 
     api: str
-    process: Process
+    process: ProcessKey
     time_ns: int
     communicator: int
     ranks: int
@@ -129,9 +134,9 @@ class Rings:
     """Channels for point-to-point, in all and per peer; 0 where nothing says."""
 
 
-@dataclass(slots=True)
-class Part:
-    """What one file holds."""
+@dataclass(frozen=True, slots=True)
+class FileRecords:
+    """What one file holds, before anything is selected of it."""
 
     path: Path
     host: str
@@ -149,3 +154,8 @@ class Part:
     """Start of the last CUDA graph that was traced as a whole, without its kernels; -1 where there is none."""
     synthetic: bool = False
     work: WorkRows | None = None
+    windows: dict[int, list[Window]] = field(default_factory=dict)
+    """Where the range or the marks of a selection lie, by process: sorted, on the clock of the file, which also gives
+    the order of calls; empty where all of the file is wanted."""
+    shift_ns: int = 0
+    """What was added to times of that clock to put GPU activity on the clock of the host."""

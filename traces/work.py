@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from atlas_lp.traces.processes import GpuKey
 
 Ints = NDArray[np.int64]
 
@@ -57,3 +60,44 @@ class Work:
             before=place[self.before[both]],
             after=place[self.after[both]],
         )
+
+
+@dataclass(frozen=True)
+class WorkRows:
+    """Work of one export: the process and device of each piece, and the rest as a :class:`Work` without GPU numbers."""
+
+    process: Ints
+    device: Ints
+    work: Work
+
+
+def merge_work(parts: Sequence[tuple[str, WorkRows | None]], gpus: Mapping[GpuKey, int]) -> Work | None:
+    """Join the work of all files (host, rows) on the GPUs numbered in *gpus*; None when some file has none."""
+    joined: list[Work] = []
+    for host, rows in parts:
+        if rows is None:
+            return None
+        distinct, inverse = np.unique(np.stack([rows.process, rows.device]), axis=1, return_inverse=True)
+        number = np.array([gpus.get(((host, process), device), -1) for process, device in distinct.T.tolist()])
+        joined.append(replace(rows.work, gpu=number[inverse.reshape(-1)].astype(np.int64)).only_numbered())
+    if not joined:
+        return None
+    base = np.cumsum([0, *(len(work) for work in joined[:-1])]).tolist()
+
+    def column(name: str) -> Ints:
+        return np.concatenate([getattr(work, name) for work in joined])
+
+    def references(name: str) -> Ints:
+        columns = [getattr(work, name) for work in joined]
+        return np.concatenate([np.where(c >= 0, c + b, -1) for c, b in zip(columns, base, strict=True)])
+
+    return Work(
+        gpu=column("gpu"),
+        stream=column("stream"),
+        start_ns=column("start_ns"),
+        end_ns=column("end_ns"),
+        call_ns=column("call_ns"),
+        synced=references("synced"),
+        before=references("before"),
+        after=references("after"),
+    ).in_order()

@@ -14,7 +14,7 @@ from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
 from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from atlas_lp.traces.nsight.survey import Survey
+    from atlas_lp.traces.reading.survey import Survey
     from atlas_lp.traces.trace import Trace
 
 
@@ -54,7 +54,7 @@ def inspect(traces: tuple[str, ...], as_json: bool, stats: bool, **options: Any)
 
 def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -> None:
     """Show what was counted; repeat the refusal where counting is not possible either."""
-    from atlas_lp.traces.nsight.survey import survey
+    from atlas_lp.traces.reading.survey import survey
 
     found = survey(traces)
     if not found.processes:

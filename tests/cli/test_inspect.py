@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from helpers.exports import job, rank
 
 from atlas_lp.cli import main
-from atlas_lp.traces.synthetic.writer import Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 SAMPLE = "nsys/sendrecv_2gpu_nopayload_nsys2026.2.sqlite"
 
@@ -32,7 +32,7 @@ def test_summary_of_the_base_job(tmp_path):
 
 def test_clocks_of_hosts_are_a_diagnostic(tmp_path):
     for number in range(2):
-        export = Export(f"node{number}", session_utc_ns=10**18 + 3_000_000 * number)
+        export = ExportWriter(f"node{number}", session_utc_ns=10**18 + 3_000_000 * number)
         rank(export, number)
         export.write(tmp_path / f"{number}.sqlite")
     clocks = json.loads(inspect(tmp_path, "--json"))["clocks"]
@@ -42,7 +42,7 @@ def test_clocks_of_hosts_are_a_diagnostic(tmp_path):
 
 
 def test_missing_ranks_on_request(tmp_path):
-    export = Export()
+    export = ExportWriter()
     rank(export, 0)
     path = export.write(tmp_path / "one.sqlite")
     refused = CliRunner().invoke(main, ["inspect", str(path)])

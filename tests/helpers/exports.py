@@ -8,7 +8,7 @@ from typing import Any
 
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.synthetic.export_tables import write_database
-from atlas_lp.traces.synthetic.writer import Export, Process
+from atlas_lp.traces.synthetic.writer import ExportWriter, ProcessWriter
 from atlas_lp.traces.trace import Trace
 
 COMMUNICATOR = 0xC0FFEE
@@ -28,7 +28,7 @@ BASE: Steps = (("AllReduce", MIB), ("AllGather", 4 * KIB))
 
 
 def rank(
-    export: Export,
+    export: ExportWriter,
     number: int,
     steps: Steps = BASE,
     *,
@@ -39,7 +39,7 @@ def rank(
     pid: int | None = None,
     init: bool = True,
     first_step: int = 0,
-) -> Process:
+) -> ProcessWriter:
     """One process of a job: it joins the communicator and runs *steps*, one per millisecond, ends in common."""
     pid = 4100 + number if pid is None else pid
     made = [process for process in export._processes if process.pid == pid]
@@ -61,9 +61,9 @@ def rank(
     return process
 
 
-def job(*, ranks: int = 2, steps: Steps = BASE, hostname: str = "node0") -> Export:
+def job(*, ranks: int = 2, steps: Steps = BASE, hostname: str = "node0") -> ExportWriter:
     """All ranks of the base job on one host."""
-    export = Export(hostname)
+    export = ExportWriter(hostname)
     for number in range(ranks):
         rank(export, number, steps, ranks=ranks)
     return export
@@ -77,7 +77,7 @@ def edit(path: Path, *statements: str) -> Path:
     return path
 
 
-def edited(tmp_path: Path, *statements: str, name: str = "edited.sqlite", export: Export | None = None) -> Path:
+def edited(tmp_path: Path, *statements: str, name: str = "edited.sqlite", export: ExportWriter | None = None) -> Path:
     """The base job with SQL run on it."""
     return edit((export or job()).write(tmp_path / name), *statements)
 
@@ -106,14 +106,14 @@ def read(*paths: Path, **options: Any) -> Trace:
 
 
 def group(
-    process: Process,
+    process: ProcessWriter,
     calls: Sequence[tuple[str, dict[str, int | str]]],
     *,
     at_ns: int,
     kernels: Sequence[dict[str, Any]] = (),
     nested: bool = False,
 ) -> None:
-    """A group of calls; *kernels* (arguments of ``Process.kernel``, and ``on``) start inside its ncclGroupEnd."""
+    """A group of calls; *kernels* (arguments of ``ProcessWriter.kernel``, and ``on``) start inside its ncclGroupEnd."""
     time = at_ns
     for _ in range(2 if nested else 1):
         process.nccl_call("ncclGroupStart", start_ns=time, end_ns=time + 100)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from atlas_lp.solver.envelope import RankClasses
-from atlas_lp.traces.synthetic.writer import Export, Process
+from atlas_lp.traces.synthetic.writer import ExportWriter, ProcessWriter
 
 COMMUNICATOR = 0xC0FFEE_0000_0001
 SIMPLE, LL = 544, 128
@@ -14,9 +14,11 @@ def alike(vector: tuple[int, ...]) -> RankClasses:
     return RankClasses.alike((vector,))
 
 
-def processes(nodes: int, gpus_per_node: int, ranks: int | None = None) -> tuple[list[Export], list[Process]]:
+def processes(
+    nodes: int, gpus_per_node: int, ranks: int | None = None
+) -> tuple[list[ExportWriter], list[ProcessWriter]]:
     """One export per node and one process per GPU, all ranks of one communicator."""
-    exports = [Export(hostname=f"node{n}") for n in range(nodes)]
+    exports = [ExportWriter(hostname=f"node{n}") for n in range(nodes)]
     result = []
     for rank in range(nodes * gpus_per_node):
         process = exports[rank // gpus_per_node].process(100 + rank % gpus_per_node, device=rank % gpus_per_node)
@@ -25,7 +27,7 @@ def processes(nodes: int, gpus_per_node: int, ranks: int | None = None) -> tuple
     return exports, result
 
 
-def write(exports: list[Export], folder: Path) -> list[Path]:
+def write(exports: list[ExportWriter], folder: Path) -> list[Path]:
     """Write the exports into *folder*, one file per host."""
     return [export.write(folder / f"{export.hostname}.sqlite") for export in exports]
 

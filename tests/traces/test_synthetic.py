@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from atlas_lp.errors import InputError
+from atlas_lp.traces.records import SYNTHETIC
 from atlas_lp.traces.synthetic.demo import Collective, collective_ns, write_demo
-from atlas_lp.traces.synthetic.writer import MARKER, Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 COMMUNICATOR = 0xFA93DAEA854B060B  # > 2^63
 
@@ -43,9 +44,9 @@ def columns(path: Path, table: str) -> list[Any]:
     return query(path, f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{table}')")
 
 
-def two_ranks() -> Export:
+def two_ranks() -> ExportWriter:
     """Two processes of one host: an AllReduce and an AllGather each, a kernel, a copy, a wait."""
-    export = Export("host")
+    export = ExportWriter("host")
     for rank in range(2):
         process = export.process(pid=4100 + rank, device=rank)
         process.init_communicator(COMMUNICATOR, ranks=2, rank=rank, at_ns=1_000_000, duration_ns=10_000)
@@ -144,7 +145,7 @@ def test_a_wait_names_the_event_it_waits_for(trace: Path) -> None:
 
 
 def test_files_say_that_they_are_synthetic(trace: Path) -> None:
-    assert len(query(trace, f"SELECT value FROM META_DATA_EXPORT WHERE name = '{MARKER}'")) == 1
+    assert len(query(trace, f"SELECT value FROM META_DATA_EXPORT WHERE name = '{SYNTHETIC}'")) == 1
     assert query(trace, "SELECT DISTINCT name FROM PROCESSES") == [("synthetic",)]
 
 
@@ -193,14 +194,14 @@ def test_inline_text_survives_without_text_ids(tmp_path: Path) -> None:
 def test_tables_can_be_omitted_and_empty_ones_are(tmp_path: Path) -> None:
     path = two_ranks().write(tmp_path / "omitted.sqlite", omit_tables=["NVTX_EVENTS"])
     assert "NVTX_EVENTS" not in names(path)
-    export = Export()
+    export = ExportWriter()
     export.process(pid=1).kernel("gemm", stream=7, start_ns=10_000, end_ns=20_000)
     lazy = export.write(tmp_path / "lazy.sqlite")
     assert not {"NVTX_EVENTS", "NVTX_PAYLOAD_SCHEMAS", "CUPTI_ACTIVITY_KIND_MEMCPY"} & names(lazy)
 
 
 def test_one_process_drives_two_gpus(tmp_path: Path) -> None:
-    export = Export()
+    export = ExportWriter()
     process = export.process(pid=1, device=0)
     for device in range(2):
         process.on(device=device).kernel("gemm", stream=17, start_ns=10_000, end_ns=20_000)
@@ -210,7 +211,7 @@ def test_one_process_drives_two_gpus(tmp_path: Path) -> None:
 
 
 def test_a_group_launches_its_kernel_at_the_end(tmp_path: Path) -> None:
-    export = Export()
+    export = ExportWriter()
     process = export.process(pid=1)
     payload = {"NCCL communicator ID": 1, "Message size [bytes]": 8, "Peer rank": 1}
     process.nccl_call("ncclGroupStart", start_ns=1_000_000, end_ns=1_001_000)
@@ -230,9 +231,9 @@ def test_a_group_launches_its_kernel_at_the_end(tmp_path: Path) -> None:
 def test_existing_files_are_not_overwritten(trace: Path) -> None:
     before = trace.read_bytes()
     with pytest.raises(InputError, match="exists already"):
-        Export("other").write(trace)
+        ExportWriter("other").write(trace)
     assert trace.read_bytes() == before
-    Export("other").write(trace, overwrite=True)
+    ExportWriter("other").write(trace, overwrite=True)
     assert trace.read_bytes() != before
     assert os.listdir(trace.parent) == [trace.name]
 
@@ -240,7 +241,7 @@ def test_existing_files_are_not_overwritten(trace: Path) -> None:
 def test_an_unwritable_place_is_refused(trace: Path) -> None:
     for path in (trace.parent / "no" / "such" / "folder.sqlite", trace / "below-a-file.sqlite"):
         with pytest.raises(InputError, match="cannot be written"):
-            Export().write(path)
+            ExportWriter().write(path)
     with pytest.raises(InputError, match="cannot be made"):
         write_demo(trace)
 
@@ -255,7 +256,7 @@ def test_an_unwritable_place_is_refused(trace: Path) -> None:
     ],
 )
 def test_impossible_calls_are_refused(operation: str, options: dict[str, Any], message: str) -> None:
-    process = Export().process(pid=1)
+    process = ExportWriter().process(pid=1)
     with pytest.raises(InputError, match=message):
         process.collective(operation, size_bytes=1, communicator=1, stream=7, start_ns=0, end_ns=1, **options)
 
@@ -263,7 +264,7 @@ def test_impossible_calls_are_refused(operation: str, options: dict[str, Any], m
 @pytest.mark.parametrize("options", [{"omit_tables": ["NVTX"]}, {"omit_columns": ["NVTX_EVENTS.name"]}])
 def test_unknown_omissions_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="no such table or column"):
-        Export().write(tmp_path / "trace.sqlite", **options)
+        ExportWriter().write(tmp_path / "trace.sqlite", **options)
 
 
 @pytest.mark.skipif("ATLAS_LP_DATA" not in os.environ, reason="ATLAS_LP_DATA does not name the sample data")

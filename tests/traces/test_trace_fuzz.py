@@ -20,7 +20,7 @@ from atlas_lp.errors import AtlasError
 from atlas_lp.traces.companions.companions import Companions
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.signing.sign import sign
-from atlas_lp.traces.synthetic.writer import Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 ROUNDS = 60
 VALUES = ("NULL", "-1", "0", "9223372036854775807", "'x'", "x'00ff'", "1e300", "7", "-9223372036854775808")
@@ -28,7 +28,7 @@ VALUES = ("NULL", "-1", "0", "9223372036854775807", "'x'", "x'00ff'", "1e300", "
 
 def whole(folder: Path) -> Path:
     """A job with collectives, a group of messages, copies and user ranges, as bytes of one file."""
-    export: Export = job()
+    export: ExportWriter = job()
     for number in range(2):
         process = rank(export, number, [], init=False)
         process.user_range("step", 1_000_000, 9_000_000)

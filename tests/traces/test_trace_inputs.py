@@ -28,7 +28,7 @@ from helpers.exports import (
 
 from atlas_lp.errors import MismatchError, NoNcclError, PayloadError, TraceError, UnsupportedError
 from atlas_lp.traces.signing.sign import sign
-from atlas_lp.traces.synthetic.writer import Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 NVTX, RUNTIME = "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -244,7 +244,7 @@ def test_t05_id_zero_twice_is_refused_with_the_id(tmp_path):
 
 def split_job(*, ranks=4):
     """Split of four ranks into even and odd ones, by reversed key."""
-    export = Export()
+    export = ExportWriter()
     for number in range(ranks):
         process = rank(export, number, [("AllReduce", MIB)], ranks=ranks)
         made = {ID: 100 + number % 2, "Parent NCCL communicator ID": COMMUNICATOR, RANKS: ranks, RANK: number}
@@ -272,7 +272,7 @@ def test_t05_split_does_not_take_the_parents_numbers(tmp_path):
 
 
 def test_t05_grow_names_the_new_communicator(tmp_path):
-    export = Export()
+    export = ExportWriter()
     for number in range(2):
         process = rank(export, number, [], init=False)
         process.nccl_call("ncclCommInitRank", {ID: 5, RANKS: 2, RANK: number, DEVICE: number}, start_ns=1, end_ns=2)
@@ -284,7 +284,7 @@ def test_t05_grow_names_the_new_communicator(tmp_path):
 
 
 def test_t05_shrink_keeps_the_order_of_the_parent(tmp_path):
-    export = Export()
+    export = ExportWriter()
     for number in range(3):
         process = rank(export, number, [("AllReduce", MIB)], ranks=3)
         if number == 1:
@@ -298,7 +298,7 @@ def test_t05_shrink_keeps_the_order_of_the_parent(tmp_path):
 
 
 def test_t05_init_all_is_one_row_for_all_devices(tmp_path):
-    export = Export()
+    export = ExportWriter()
     process = export.process(pid=1)
     process.nccl_call("ncclCommInitAll", {ID: 5, "No. of devices": 2}, start_ns=1_000, end_ns=2_000)
     for device in range(2):
@@ -311,7 +311,7 @@ def test_t05_init_all_is_one_row_for_all_devices(tmp_path):
 
 
 def two_lives(second):
-    export = Export()
+    export = ExportWriter()
     for number in range(2):
         process = rank(export, number, [("AllReduce", MIB)])
         end = {ID: COMMUNICATOR, RANKS: 2, RANK: number, DEVICE: number}
@@ -332,7 +332,7 @@ def test_t05_made_again_is_another_communicator(tmp_path, second):
 
 def test_t05_ids_are_unsigned(tmp_path):
     large = 0xFA93DAEA854B060B
-    export = Export()
+    export = ExportWriter()
     for number in range(2):
         rank(export, number, communicator=large)
     trace = read(export.write(tmp_path / "large.sqlite"))
@@ -360,7 +360,7 @@ def test_t06_one_file_shuffled_and_two_files_are_equal(tmp_path, base):
     assert content(read(shuffled)) == content(base)
     files = []
     for number in range(2):
-        export = Export("node0")
+        export = ExportWriter("node0")
         rank(export, number)
         files.append(export.write(tmp_path / f"{'ba'[number]}.sqlite", shuffle_seed=number))
     assert content(read(*files)) == content(read(*files[::-1])) == content(base)
@@ -370,7 +370,7 @@ def test_t06_one_file_shuffled_and_two_files_are_equal(tmp_path, base):
 
 
 def test_t07_calls_of_one_thread_go_to_devices_in_launch_order(tmp_path):
-    export = Export()
+    export = ExportWriter()
     process = export.process(pid=1)
     for device in range(4):
         process.on(device=device).init_communicator(5, ranks=4, rank=device, at_ns=1_000 * device, duration_ns=500)
@@ -397,7 +397,7 @@ def test_t07_streams_of_two_contexts_are_two(tmp_path):
 
 
 def grouped(tmp_path, calls, kernels, **options):
-    export = Export()
+    export = ExportWriter()
     for number in range(2):
         process = rank(export, number, [])
         process.init_communicator(7, ranks=2, rank=number, at_ns=600_000, duration_ns=1_000)
@@ -483,7 +483,7 @@ def test_t08_grouped_sends_and_receives_are_one_instance(tmp_path):
 
 
 def test_all_to_all_and_trees_have_signatures(tmp_path):
-    export = Export()
+    export = ExportWriter()
     for number in range(2):
         process = rank(export, number, [("AlltoAll", KIB)])
         process.collective(
@@ -573,7 +573,7 @@ def test_t10_graphs_as_a_whole_are_refused_with_the_flag(tmp_path):
 
 def replayed_job(*, replays=5, launched=True):
     """Three collectives captured into a graph and replayed: kernels share the correlation id of the launch."""
-    export = Export()
+    export = ExportWriter()
     statements = []
     for number in range(2):
         process = rank(export, number, [])
@@ -624,7 +624,7 @@ STEPS = [("AllReduce", MIB), ("AllGather", 4 * KIB), ("AllReduce", 2 * MIB), ("A
 
 
 def test_t11_ranks_that_start_later_are_aligned(tmp_path):
-    export = Export()
+    export = ExportWriter()
     rank(export, 0, STEPS)
     rank(export, 1, STEPS[2:], first_step=2)
     trace = read(export.write(tmp_path / "late.sqlite"))
@@ -636,7 +636,7 @@ def test_t11_ranks_that_start_later_are_aligned(tmp_path):
 
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_t11_equal_operations_are_aligned_by_their_ends(tmp_path, first):
-    export = Export()
+    export = ExportWriter()
     rank(export, 0, [("AllReduce", MIB)] * 34)
     rank(export, 1, [("AllReduce", MIB)] * 32, first_step=first)
     trace = read(export.write(tmp_path / "same.sqlite"))
@@ -648,7 +648,7 @@ def test_t11_equal_operations_are_aligned_by_their_ends(tmp_path, first):
 
 
 def test_t11_grouped_messages_are_aligned_by_their_ends(tmp_path):
-    export = Export()
+    export = ExportWriter()
     for number, count in enumerate((34, 32)):
         process = rank(export, number, [])
         for position in range(34 - count, 34):
@@ -674,7 +674,7 @@ def test_t11_an_open_call_is_dropped(tmp_path, base):
 
 
 def test_t11_missing_members_are_refused_or_named(tmp_path):
-    export = Export()
+    export = ExportWriter()
     for number in range(3):
         rank(export, number, ranks=4)
     path = export.write(tmp_path / "three.sqlite")
@@ -693,7 +693,7 @@ def test_t11_one_rank_in_two_files(tmp_path):
     files = [job().write(tmp_path / f"{name}.sqlite") for name in "ab"]
     with pytest.raises(MismatchError, match=r"a\.sqlite and .*b\.sqlite both hold process 4100 of node0"):
         read(*files)
-    other = Export("node1")
+    other = ExportWriter("node1")
     rank(other, 1)
     with pytest.raises(MismatchError, match=r"rank 1 is in .*a\.sqlite and in .*c\.sqlite"):
         read(files[0], other.write(tmp_path / "c.sqlite"))
@@ -701,7 +701,7 @@ def test_t11_one_rank_in_two_files(tmp_path):
 
 @pytest.mark.parametrize("others", [[], [("AllReduce", MIB)] * 6])
 def test_t11_different_operations_are_refused_with_their_place(tmp_path, others):
-    export = Export()
+    export = ExportWriter()
     rank(export, 0, [("AllReduce", MIB), *others])
     rank(export, 1, [("AllReduce", 2 * MIB), *others])
     with pytest.raises(MismatchError, match=r"collective 1: rank 0 did AllReduce of 1048576 B.*rank 1 did .*2097152 B"):
@@ -722,7 +722,7 @@ def test_t11_a_file_without_cuda_rows_is_refused(tmp_path):
 def two_hosts(tmp_path, shift_ns=0, late_ns=0):
     files = []
     for number in range(2):
-        export = Export(f"node{number}", session_utc_ns=10**18 + shift_ns * number)
+        export = ExportWriter(f"node{number}", session_utc_ns=10**18 + shift_ns * number)
         rank(export, number, late_ns=late_ns * number)
         files.append(export.write(tmp_path / f"{number}_{shift_ns}.sqlite"))
     return read(*files)
@@ -771,7 +771,7 @@ def test_t12_a_broadcast_does_not_align_clocks(tmp_path):
 
     files = []
     for number in range(2):
-        export = Export(f"node{number}")
+        export = ExportWriter(f"node{number}")
         process = rank(export, number, [])
         for kind, at, end in (("Broadcast", 1, 100_000 + 400_000 * number), ("AllReduce", 2, 500_000)):
             process.collective(
@@ -796,7 +796,7 @@ def test_communication_without_nccl_is_named(tmp_path):
 
 
 def test_messages_between_some_ranks_know_their_rows(tmp_path):
-    export = Export()
+    export = ExportWriter()
     for number in range(3):
         process = rank(export, number, [], ranks=3)
         if number:

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from helpers.exports import edit, job
 
 from atlas_lp.cli import main
-from atlas_lp.traces.synthetic.writer import Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 
 def text_file(path):
@@ -35,7 +35,7 @@ def no_nvtx(path):
 
 
 def no_nccl(path):
-    export = Export()
+    export = ExportWriter()
     process = export.process(pid=1)
     process.user_range("step", 1_000, 2_000)
     process.kernel("gemm", stream=7, start_ns=10_000, end_ns=20_000)

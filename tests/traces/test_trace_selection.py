@@ -7,14 +7,14 @@ from helpers.exports import BASE, KIB, STEP_NS, content, edit, edited, gaps, job
 from atlas_lp.cli import main
 from atlas_lp.errors import MismatchError, TraceError
 from atlas_lp.traces.selection import Selection
-from atlas_lp.traces.synthetic.writer import Export
+from atlas_lp.traces.synthetic.writer import ExportWriter
 
 STEPS = [("AllReduce", KIB * (1 + n)) for n in range(6)]
 
 
 def stepped(tmp_path, *, ranges=((0, 1), (2, 4))):
     """Six collectives, one per millisecond; NVTX ranges called step around the calls of some."""
-    export = Export()
+    export = ExportWriter()
     for number in range(2):
         process = rank(export, number, STEPS)
         for first, last in ranges:
@@ -146,7 +146,7 @@ def test_columns_that_are_needed_are_named(tmp_path, table, column):
 
 
 def test_without_a_host_name_every_file_is_a_node(tmp_path):
-    export = [Export(), Export()]
+    export = [ExportWriter(), ExportWriter()]
     for number in range(2):
         rank(export[number], number, BASE, pid=1)
     files = [e.write(tmp_path / f"{n}.sqlite", omit_tables=["TARGET_INFO_SYSTEM_ENV"]) for n, e in enumerate(export)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ _Key = tuple[int, str, int]
 
 @dataclass(frozen=True)
 class Companions:
-    """Files that belong to a trace: NCCL debug logs, profiler-plugin dumps, assumptions."""
+    """Files that belong to a trace: NCCL debug logs, profiler-plugin dumps, assumptions; each is read once."""
 
     nccl_logs: Sequence[Path] = ()
     profiler_dumps: Sequence[Path] = ()
@@ -37,13 +38,24 @@ class Companions:
     def add_to(self, trace: Trace) -> Trace:
         """Return *trace* with what the files say; raises what reading them raises."""
         if self.nccl_logs:
-            trace = _add_log(trace, read_logs([Path(path) for path in self.nccl_logs]))
+            trace = _add_log(trace, self._log)
         if self.profiler_dumps:
-            dumps = read_dumps([Path(path) for path in self.profiler_dumps])
-            trace = _add_decisions(trace, dumps, profiler_dump.SOURCE, {})
-        if self.assumptions is not None:
-            trace = _add_assumptions(trace, read_assumptions(self.assumptions))
+            trace = _add_decisions(trace, self._dumped, profiler_dump.SOURCE, {})
+        if self._assumed is not None:
+            trace = _add_assumptions(trace, self._assumed)
         return trace
+
+    @cached_property
+    def _log(self) -> DebugLog:
+        return read_logs([Path(path) for path in self.nccl_logs])
+
+    @cached_property
+    def _dumped(self) -> list[Decision]:
+        return read_dumps([Path(path) for path in self.profiler_dumps])
+
+    @cached_property
+    def _assumed(self) -> Assumptions | None:
+        return None if self.assumptions is None else read_assumptions(self.assumptions)
 
 
 class _Fields:

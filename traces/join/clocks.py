@@ -6,7 +6,7 @@ has no collective behind it yet, and the measured span.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -28,17 +28,7 @@ def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Ga
     host_of_gpu = np.array([names.index(host) for host in hosts])
     ends = trace.column("operations", "end_ns")
     host_of_row = host_of_gpu[trace.column("operations", "gpu")]
-    links: dict[int, dict[int, int]] = {h: {} for h in range(len(names))}
-    if len(names) > 1:
-        _link(links, trace, instances, ends, host_of_row)
-    offset: dict[int, int] = {0: 0}
-    queue = deque([0])
-    while queue:
-        here = queue.popleft()
-        for there, difference in links[here].items():
-            if there not in offset:
-                offset[there] = offset[here] + difference
-                queue.append(there)
+    offset = {0: 0} if len(names) == 1 else _reached(_last_ends(trace, instances, ends, host_of_row))
     first = trace.column("gpus", "first_ns")
     origin = min(int(first[host_of_gpu == h].min()) + shift for h, shift in offset.items())
     apart = [h for h in range(len(names)) if h not in offset]
@@ -52,10 +42,12 @@ _SYNCHRONIZING = ("AllReduce", "AllGather", "ReduceScatter")
 """Collectives that no rank leaves before all have arrived: ranks end them together."""
 
 
-def _link(
-    links: dict[int, dict[int, int]], trace: Trace, instances: list[Instance], ends: Ints, host_of_row: Ints
-) -> None:
-    """Record, per pair of hosts, the difference of their clocks at the end of their first common instance.
+_Ends = tuple[tuple[int, int], tuple[int, int]]
+"""Two hosts that took part in an instance, each with the last end there, on its own clock."""
+
+
+def _last_ends(trace: Trace, instances: list[Instance], ends: Ints, host_of_row: Ints) -> Iterator[_Ends]:
+    """Yield neighbouring hosts of the first instance of every set of ranks.
 
     Instances that synchronize come first: the root of a Broadcast ends before the others.
     """
@@ -69,8 +61,24 @@ def _link(
         known.add((instance.communicator, instance.ranks))
         rows_host, rows_end = host_of_row[instance.rows], ends[instance.rows]
         present = np.unique(rows_host).tolist()
-        last = {h: int(rows_end[rows_host == h].max()) for h in present}
-        for a, b in pairwise(present):
-            if b not in links[a]:
-                links[a][b] = last[a] - last[b]
-                links[b][a] = last[b] - last[a]
+        yield from pairwise((h, int(rows_end[rows_host == h].max())) for h in present)
+
+
+def _reached(pairs: Iterable[_Ends]) -> dict[int, int]:
+    """Offsets of the hosts that the first one is linked with, directly or through others.
+
+    Hosts are a graph whose edges are the first instance of each pair; clocks follow its spanning tree by breadth, so
+    that an offset adds as few differences as possible.
+    """
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_node(0)
+    for (a, end_a), (b, end_b) in pairs:
+        if not graph.has_edge(a, b):
+            graph.add_edge(a, b, ends={a: end_a, b: end_b})
+    offset = {0: 0}
+    for here, there in nx.bfs_edges(graph, 0):
+        ends = graph.edges[here, there]["ends"]
+        offset[there] = offset[here] + ends[here] - ends[there]
+    return offset

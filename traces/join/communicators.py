@@ -1,39 +1,19 @@
-"""Who is in which communicator, from the ranges that made and destroyed them.
+"""Who is in which communicator, from the records of the calls that made and destroyed them.
 
-What NCCL writes (``init.cc``, 2.25 .. 2.30): CommInitRank* and CommDestroy give id, ranks, rank and device, but the id
-is 0 when the communicator is made inside a group; CommInitAll gives one row for all devices; CommSplit the new id with
-the *parent's* ranks and rank; CommShrink the parent's id.  Before 2.25 there is no id at all.
+Calls leave gaps: a communicator made inside a group has no id yet, a split gives ranks of the parent, and before NCCL
+2.25 there are no ids at all (:class:`~atlas_lp.traces.records.Membership`); what follows from all rows together is
+found here.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from atlas_lp.errors import MismatchError, TraceError
-from atlas_lp.traces.nsight.payloads import communicator_id, whole
-from atlas_lp.traces.records import Call, GpuKey, Membership, Process
-
-INIT, INIT_ALL, DESTROY, SPLIT, SHRINK = "init", "init-all", "destroy", "split", "shrink"
-
-MEMBERSHIP_CALLS = {
-    "ncclCommInitRank": INIT,
-    "ncclCommInitRankConfig": INIT,
-    "ncclCommInitRankScalable": INIT,
-    "ncclCommGrow": INIT,
-    "ncclCommInitAll": INIT_ALL,
-    "ncclCommDestroy": DESTROY,
-    "ncclCommAbort": DESTROY,
-    "ncclCommSplit": SPLIT,
-    "ncclCommShrink": SHRINK,
-}
-
-ID, PARENT = "NCCL communicator ID", "Parent NCCL communicator ID"
-RANKS, RANK, DEVICE, DEVICES = "No. of ranks", "Rank", "CUDA device", "No. of devices"
-
-_MOST_RANKS = 2**22
+from atlas_lp.traces.processes import GpuKey, ProcessKey
+from atlas_lp.traces.records import DESTROY, INIT, INIT_ALL, SHRINK, SPLIT, Call, Membership
 
 Key = tuple[int, int]
 """A communicator: its id, and its generation where the same id was made again."""
@@ -48,45 +28,18 @@ class Memberships:
     inferred: dict[Key, str]
 
 
-def membership(name: str, payload: dict[str, Any], process: Process, time_ns: int, place: str) -> Membership | None:
-    """Read the payload of a range that makes or ends a communicator; None where it has none."""
-    api = MEMBERSHIP_CALLS[name]
-    if not payload:
-        return None
-    identity = communicator_id(payload, ID, place) if ID in payload else 0
-    if api == INIT_ALL:
-        count = whole(payload, DEVICES, place, 1, _MOST_RANKS)
-        return Membership(api, process, time_ns, identity, count, 0, -1)
-    ranks = whole(payload, RANKS, place, 1, _MOST_RANKS)
-    rank = whole(payload, RANK, place, -1, _MOST_RANKS)
-    device = whole(payload, DEVICE, place, -1, 2**16)
-    parent = communicator_id(payload, PARENT, place) if PARENT in payload else 0
-    if api == SPLIT:
-        labels = {label.lower(): label for label in payload}
-        color, key = (
-            whole(payload, labels[low], place, -(2**31), 2**31) if low in labels else 0 for low in ("color", "key")
-        )
-        return Membership(api, process, time_ns, identity, ranks, rank, device, parent, color, key)
-    if api == SHRINK:
-        excluded = whole(payload, "num_exclude", place, 0, ranks) if "num_exclude" in payload else 0
-        return Membership(api, process, time_ns, 0, ranks, rank, device, identity, excluded=excluded)
-    if not -1 <= rank < ranks:
-        raise TraceError(f"{place}: rank {rank} of {ranks} ranks")
-    return Membership(api, process, time_ns, identity, ranks, rank, device, parent)
+def with_generations(calls: Iterable[Call], members: Sequence[Membership]) -> tuple[list[Call], dict[int, int]]:
+    """Number the lives of ids that are made again after they ended, per process.
 
-
-def set_generations(calls: Iterable[Call], members: Sequence[Membership]) -> dict[int, int]:
-    """Number the lives of ids that are made again after they ended, per process; set it on *calls*.
-
-    Returns, by position in *members*, the generation each row speaks of.
+    Returns *calls* with the number of theirs and, by position in *members*, the generation each row speaks of.
     """
-    events: defaultdict[tuple[Process, int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    events: defaultdict[tuple[ProcessKey, int, int], list[tuple[int, int, int]]] = defaultdict(list)
     for number, member in enumerate(members):
         if member.communicator and member.api in (INIT, DESTROY):
             key = (member.process, member.communicator, member.device)
             events[key].append((member.time_ns, number, int(member.api == DESTROY)))
     generation_of: dict[int, int] = {}
-    starts: defaultdict[tuple[Process, int], list[tuple[int, int]]] = defaultdict(list)
+    starts: defaultdict[tuple[ProcessKey, int], list[tuple[int, int]]] = defaultdict(list)
     for (process, identity, _), rows in events.items():
         generation, alive = 0, False
         ended = False
@@ -96,11 +49,13 @@ def set_generations(calls: Iterable[Call], members: Sequence[Membership]) -> dic
                 starts[process, identity].append((time, generation))
             alive, ended = not destroys, bool(destroys)
             generation_of[number] = generation
+    numbered = []
     for call in calls:
         if call.communicator is not None and (call.process, call.communicator) in starts:
             begun = [g for time, g in starts[call.process, call.communicator] if time <= call.order[0]]
-            call.generation = max(begun, default=0)
-    return generation_of
+            call = replace(call, generation=max(begun, default=0))
+        numbered.append(call)
+    return numbered, generation_of
 
 
 def resolve(calls: Sequence[Call], members: Sequence[Membership], generation_of: dict[int, int]) -> Memberships:

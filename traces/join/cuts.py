@@ -9,13 +9,13 @@ from typing import Any
 from atlas_lp.errors import MismatchError
 from atlas_lp.traces.join.align import common_run
 from atlas_lp.traces.join.communicators import Key, key_of
-from atlas_lp.traces.join.job_calls import Job
+from atlas_lp.traces.join.job_calls import JobCalls
 from atlas_lp.traces.point_to_point import Half, match
 from atlas_lp.traces.records import Call
 from atlas_lp.traces.trace import Gap
 
 
-def common_runs(job: Job) -> list[Call]:
+def common_runs(job: JobCalls) -> list[Call]:
     """Calls of all communicators that all their ranks recorded; what a cut drops is named per rank."""
     by_rank: defaultdict[Key, defaultdict[tuple[int, int], list[Call]]] = defaultdict(lambda: defaultdict(list))
     for call in job.calls:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlas_lp.errors import MismatchError, NoNcclError, PayloadError, TraceError
+from atlas_lp.traces.advice import CAPTURE_FLAGS, GRAPH_ADVICE
 from atlas_lp.traces.join import communicators
 from atlas_lp.traces.join.communicators import Key, Memberships, gpu_of, key_of
-from atlas_lp.traces.nsight.export import CAPTURE_FLAGS
-from atlas_lp.traces.nsight.kernels import GRAPH_ADVICE
-from atlas_lp.traces.records import Call, GpuKey, Part, Process
+from atlas_lp.traces.processes import GpuKey, ProcessKey
+from atlas_lp.traces.records import INIT, Call, FileRecords
 from atlas_lp.traces.trace import Gap
 
 
 @dataclass
-class Job:
+class JobCalls:
     """All calls that ran something, who is who, and the gaps found so far."""
 
     calls: list[Call]
@@ -35,17 +35,16 @@ class Job:
         return rank
 
 
-def job_of(parts: Sequence[Part], allow_missing: bool) -> Job:
+def job_of(files: Sequence[FileRecords], allow_missing: bool) -> JobCalls:
     """Find out who is who, and keep the calls that ran something on more than one rank.
 
     Raises :class:`~atlas_lp.errors.TraceError` (ranks unknown or missing), :class:`~atlas_lp.errors.NoNcclError` and
     :class:`~atlas_lp.errors.MismatchError` (a rank in two files).
     """
-    calls = [call for part in parts for call in part.calls]
-    members = [member for part in parts for member in part.members]
-    generation_of = communicators.set_generations(calls, members)
-    alone = {(m.process, m.communicator) for m in members if m.api == communicators.INIT and m.ranks == 1}
-    launched, gaps = _launched(parts, calls, alone)
+    members = [member for file in files for member in file.members]
+    calls, generation_of = communicators.with_generations((call for file in files for call in file.calls), members)
+    alone = {(m.process, m.communicator) for m in members if m.api == INIT and m.ranks == 1}
+    launched, gaps = _launched(files, calls, alone)
     nameless = sum(call.communicator is None for call in launched)
     if nameless:
         if nameless < len(launched):
@@ -59,7 +58,7 @@ def job_of(parts: Sequence[Part], allow_missing: bool) -> Job:
         count = sum(key_of(call) in single for call in launched)
         gaps.append(Gap("one-rank-copies", count, "NCCL calls of communicators with one rank: no message, left out"))
         launched = [call for call in launched if key_of(call) not in single]
-    job = Job(launched, resolved, gaps, set())
+    job = JobCalls(launched, resolved, gaps, set())
     active: defaultdict[Key, set[int]] = defaultdict(set)
     collective: set[Key] = set()
     for call in launched:
@@ -72,14 +71,14 @@ def job_of(parts: Sequence[Part], allow_missing: bool) -> Job:
     for key in sorted(active):
         # Not every rank needs to send or receive, but every rank runs every collective.
         present = active[key] if key in collective else {rank for rank, _ in claims[key]}
-        _check_complete(job, key, present, claims[key], allow_missing, parts)
+        _check_complete(job, key, present, claims[key], allow_missing, files)
     if not launched:
         raise NoNcclError("all NCCL calls are of communicators with one rank: nothing crosses a network")
     return job
 
 
 def _launched(
-    parts: Sequence[Part], calls: list[Call], alone: set[tuple[Process, int]]
+    files: Sequence[FileRecords], calls: list[Call], alone: set[tuple[ProcessKey, int]]
 ) -> tuple[list[Call], list[Gap]]:
     """Keep the calls that ran something; say, per class, why the others did not."""
     launched: list[Call] = []
@@ -102,39 +101,39 @@ def _launched(
         "unlaunched-operations": "NCCL calls without a kernel (the capture ended before it, or cut it): left out",
         "copy-engine-operations": "NCCL calls without a kernel that copy engines carried out: kept",
     }
-    captured = [_captured_whole(part) for part in parts]
+    captured = [_captured_whole(file) for file in files]
     if any(captured):
         raise TraceError(
-            f"{parts[0].path}: {sum(captured)} NCCL calls without a kernel come before CUDA graphs that were traced as "
+            f"{files[0].path}: {sum(captured)} NCCL calls without a kernel come before CUDA graphs that were traced as "
             f"a whole, so their kernels are missing; {GRAPH_ADVICE}"
         )
     if not launched:
         raise NoNcclError(
-            f"{parts[0].path}: {len(calls)} NCCL calls, but no NCCL kernel belongs to one; "
+            f"{files[0].path}: {len(calls)} NCCL calls, but no NCCL kernel belongs to one; "
             f"capture with: {CAPTURE_FLAGS}"
         )
     return launched, [Gap(code, count, words[code]) for code, count in sorted(counts.items()) if count]
 
 
-def _captured_whole(part: Part) -> int:
+def _captured_whole(file: FileRecords) -> int:
     """Calls without a kernel that may have been captured into a graph, whose kernels were not traced."""
-    waiting = [call for call in part.calls if not call.kernels and not call.discarded and not call.is_open]
-    return sum(call.order[0] < part.last_whole_graph_ns for call in waiting)
+    waiting = [call for call in file.calls if not call.kernels and not call.discarded and not call.is_open]
+    return sum(call.order[0] < file.last_whole_graph_ns for call in waiting)
 
 
 def _check_complete(
-    job: Job,
+    job: JobCalls,
     key: Key,
     present: set[int],
     claims: list[tuple[int, GpuKey]],
     allow_missing: bool,
-    parts: Sequence[Part],
+    files: Sequence[FileRecords],
 ) -> None:
     """Refuse a rank that two GPUs claim, and ranks that are not *present*."""
     size = job.members.size_of[key]
     twice = sorted(rank for rank, count in Counter(rank for rank, _ in claims).items() if count > 1)
     if twice:
-        where = sorted({_file_of(parts, gpu) for rank, gpu in claims if rank == twice[0]})
+        where = sorted({_file_of(files, gpu) for rank, gpu in claims if rank == twice[0]})
         raise MismatchError(
             f"communicator {key[0]:#x}: {len(claims)} GPUs claim its {size} ranks; rank {twice[0]} is in "
             f"{' and in '.join(where)}: give one"
@@ -150,5 +149,5 @@ def _check_complete(
     job.gaps.append(Gap("missing-ranks", len(missing), f"{words}: their arrival and placement are assumed"))
 
 
-def _file_of(parts: Sequence[Part], gpu: GpuKey) -> str:
-    return next((str(part.path) for part in parts if gpu in part.activity), "?")
+def _file_of(files: Sequence[FileRecords], gpu: GpuKey) -> str:
+    return next((str(file.path) for file in files if gpu in file.activity), "?")

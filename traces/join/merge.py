@@ -1,4 +1,4 @@
-"""Parts of several files to one :class:`Trace`, numbered by content alone."""
+"""Records of several files to one :class:`Trace`, numbered by content alone."""
 
 from __future__ import annotations
 
@@ -14,38 +14,36 @@ import pyarrow as pa
 from atlas_lp.errors import MismatchError
 from atlas_lp.traces.join.communicators import Key, Memberships, gpu_of, key_of
 from atlas_lp.traces.join.cuts import common_runs, issue_key
-from atlas_lp.traces.join.job_calls import Job, job_of
-from atlas_lp.traces.nsight.work import merge_work
-from atlas_lp.traces.records import Call, GpuKey, Part, Process
-from atlas_lp.traces.signing.infer import nccl_version
+from atlas_lp.traces.join.job_calls import JobCalls, job_of
+from atlas_lp.traces.nccl_version import nccl_version
+from atlas_lp.traces.processes import GpuKey, ProcessKey, pid_of
+from atlas_lp.traces.records import Call, FileRecords
 from atlas_lp.traces.topology import topology_of
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Trace, operation_table
-from atlas_lp.traces.work import Work
-
-_PID_BITS = 0xFFFFFF
+from atlas_lp.traces.work import Work, merge_work
 
 
-def merge(parts: Sequence[Part], allow_missing: bool = False) -> Trace:
+def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
     """Put the files of one job together.
 
     Raises :class:`~atlas_lp.errors.MismatchError` and :class:`~atlas_lp.errors.TraceError` for two files of one rank,
     missing ranks (unless *allow_missing*), and ranks that did different things.
     """
-    parts = _named_hosts(sorted(parts, key=_content_key))
-    _check_processes(parts)
-    job = job_of(parts, allow_missing)
+    files = _named_hosts(sorted(files, key=_content_key))
+    _check_processes(files)
+    job = job_of(files, allow_missing)
     kept = common_runs(job)
     keys = sorted({key_of(call) for call in kept})
     number_of = {key: number for number, key in enumerate(keys)}
     gpu_keys = _gpu_order(job.members, keys)
     gpu_number = {gpu: number for number, gpu in enumerate(gpu_keys)}
-    rings = [rings for part in parts for rings in part.rings]
+    rings = [rings for file in files for rings in file.rings]
     members = sorted(
         (number_of[key], rank, gpu_number[gpu]) for (key, gpu), rank in job.members.rank_of.items() if key in number_of
     )
-    gpus = _gpu_table(gpu_keys, {gpu: span for part in parts for gpu, span in part.activity.items()}, kept)
+    gpus = _gpu_table(gpu_keys, {gpu: span for file in files for gpu, span in file.activity.items()}, kept)
     return Trace(
-        files=tuple(str(part.path) for part in parts),
+        files=tuple(str(file.path) for file in files),
         gpus=gpus,
         communicators=pa.table(
             {
@@ -62,19 +60,19 @@ def merge(parts: Sequence[Part], allow_missing: bool = False) -> Trace:
         ),
         operations=_operations(job, kept, number_of, gpu_number),
         nccl_version=nccl_version(
-            _newest(part.reduction_schema for part in parts), _newest(part.recorded_version for part in parts)
+            _newest(file.reduction_schema for file in files), _newest(file.recorded_version for file in files)
         ),
-        gaps=tuple(sorted([*job.gaps, *_file_gaps(parts)])),
-        synthetic=any(part.synthetic for part in parts),
-        placement=_placement(parts),
+        gaps=tuple(sorted([*job.gaps, *_file_gaps(files)])),
+        synthetic=any(file.synthetic for file in files),
+        placement=_placement(files),
         topologies=tuple(topology_of(rings, key[0], job.members.size_of[key]) for key in keys),
-        work=_work(parts, gpu_number, gpus),
+        work=_work(files, gpu_number, gpus),
     )
 
 
-def _work(parts: Sequence[Part], gpu_number: dict[GpuKey, int], gpus: pa.Table) -> Work | None:
+def _work(files: Sequence[FileRecords], gpu_number: dict[GpuKey, int], gpus: pa.Table) -> Work | None:
     """GPU work inside the recorded (or selected) span of each GPU."""
-    work = merge_work([(part.host, part.work) for part in parts], gpu_number)
+    work = merge_work([(file.host, file.work) for file in files], gpu_number)
     if work is None:
         return None
     first, last = (gpus[name].to_numpy()[work.gpu] for name in ("first_ns", "last_ns"))
@@ -86,52 +84,51 @@ def _newest(values: Iterable[Any]) -> Any:
     return max((value for value in values if value is not None), default=None)
 
 
-def _placement(parts: Sequence[Part]) -> str:
+def _placement(files: Sequence[FileRecords]) -> str:
     """Where the nodes of GPUs come from."""
-    if any("hosts-inferred" in part.counts for part in parts):
+    if any("hosts-inferred" in file.counts for file in files):
         return "inferred: ranks fill hosts until a device number comes again"
-    if not all(part.host_known for part in parts):
+    if not all(file.host_known for file in files):
         return "assumed: files without a host name are nodes of their own"
     return "recorded"
 
 
-def _content_key(part: Part) -> tuple[Any, ...]:
+def _content_key(file: FileRecords) -> tuple[Any, ...]:
     """Sort key that depends on nothing but what was recorded."""
-    members = sorted((m.communicator, m.rank, m.ranks, m.device, m.process[1], m.time_ns) for m in part.members)
-    first = sorted((c.order, c.type, c.size_bytes) for c in part.calls[:8])
-    return (part.host if part.host_known else "", part.processes, members, first, sorted(part.activity.values()))
+    members = sorted((m.communicator, m.rank, m.ranks, m.device, m.process[1], m.time_ns) for m in file.members)
+    first = sorted((c.order, c.type, c.size_bytes) for c in file.calls[:8])
+    return (file.host if file.host_known else "", file.processes, members, first, sorted(file.activity.values()))
 
 
-def _named_hosts(parts: Sequence[Part]) -> list[Part]:
+def _named_hosts(files: Sequence[FileRecords]) -> list[FileRecords]:
     """Give files without a host name one of their own, so that equal process ids in two of them do not meet."""
     result = []
-    for number, part in enumerate(parts):
-        result.append(part if part.host_known else _moved(part, f"{part.host} {number + 1}"))
+    for number, file in enumerate(files):
+        result.append(file if file.host_known else _moved(file, f"{file.host} {number + 1}"))
     return result
 
 
-def _moved(part: Part, host: str) -> Part:
-    def at(process: Process) -> Process:
+def _moved(file: FileRecords, host: str) -> FileRecords:
+    def at(process: ProcessKey) -> ProcessKey:
         return (host, process[1])
 
-    for call in part.calls:
-        call.process = at(call.process)
-    members = [replace(member, process=at(member.process)) for member in part.members]
-    activity = {(at(process), device): span for (process, device), span in part.activity.items()}
-    return replace(part, host=host, members=members, activity=activity)
+    calls = [replace(call, process=at(call.process)) for call in file.calls]
+    members = [replace(member, process=at(member.process)) for member in file.members]
+    activity = {(at(process), device): span for (process, device), span in file.activity.items()}
+    return replace(file, host=host, calls=calls, members=members, activity=activity)
 
 
-def _check_processes(parts: Sequence[Part]) -> None:
-    owner: dict[Process, Path] = {}
-    for part in parts:
-        for process in part.processes:
-            other = owner.setdefault((part.host, process), part.path)
-            if other != part.path:
-                pid = (process >> 24) & _PID_BITS
-                raise MismatchError(f"{other} and {part.path} both hold process {pid} of {part.host}: give one")
+def _check_processes(files: Sequence[FileRecords]) -> None:
+    owner: dict[ProcessKey, Path] = {}
+    for file in files:
+        for process in file.processes:
+            other = owner.setdefault((file.host, process), file.path)
+            if other != file.path:
+                pid = pid_of(process)
+                raise MismatchError(f"{other} and {file.path} both hold process {pid} of {file.host}: give one")
 
 
-def _file_gaps(parts: Sequence[Part]) -> list[Gap]:
+def _file_gaps(files: Sequence[FileRecords]) -> list[Gap]:
     words = {
         "unattributed-kernels": "{} outside of any NCCL call: left out",
         "headless-kernels": "{} whose launch the capture cut: left out",
@@ -142,14 +139,14 @@ def _file_gaps(parts: Sequence[Part]) -> list[Gap]:
         "outside-selection": "NCCL calls outside of what was asked for: left out",
     }
     counts: Counter[str] = Counter()
-    for part in parts:
-        counts.update(part.counts)
+    for file in files:
+        counts.update(file.counts)
     gaps = []
     for code, count in counts.items():
         if count:
             kernels = "unattributed NCCL kernel" if code == "unattributed-kernels" else "NCCL kernel"
             gaps.append(Gap(code, count, words.get(code, code).format(kernels + "s" * (count > 1))))
-    nameless = sum(not part.host_known for part in parts)
+    nameless = sum(not file.host_known for file in files)
     if nameless:
         gaps.append(Gap("no-host", nameless, "files without a host name: each is taken for a node of its own"))
     return gaps
@@ -174,7 +171,7 @@ def _gpu_table(keys: list[GpuKey], activity: dict[GpuKey, tuple[int, int]], kept
     columns: dict[str, list[Any]] = {name: [] for name in ("host", "process", "device", "node")}
     for (host, process), device in keys:
         columns["host"].append(host)
-        columns["process"].append((process >> 24) & _PID_BITS)
+        columns["process"].append(pid_of(process))
         columns["device"].append(device)
         columns["node"].append(hosts.setdefault(host, len(hosts)))
     table = pa.table({**columns, "node": pa.array(columns["node"], type=pa.int32())})
@@ -184,11 +181,11 @@ def _gpu_table(keys: list[GpuKey], activity: dict[GpuKey, tuple[int, int]], kept
     return table
 
 
-def _operations(job: Job, kept: list[Call], number_of: dict[Key, int], gpu_number: dict[GpuKey, int]) -> pa.Table:
+def _operations(job: JobCalls, kept: list[Call], number_of: dict[Key, int], gpu_number: dict[GpuKey, int]) -> pa.Table:
     shared = Counter((call.process, tuple(call.kernels)) for call in kept)
     sequence: Counter[tuple[int, int]] = Counter()
     issue: Counter[tuple[int, int]] = Counter()
-    groups: dict[tuple[int, int], dict[tuple[Process, int], int]] = {}
+    groups: dict[tuple[int, int], dict[tuple[ProcessKey, int], int]] = {}
     columns: dict[str, list[Any]] = {name: [] for name in OPERATION_COLUMNS}
     for call in sorted(kept, key=lambda c: (c.process, issue_key(c))):
         place = (number_of[key_of(call)], job.rank(call))

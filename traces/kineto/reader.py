@@ -1,4 +1,4 @@
-"""PyTorch Kineto traces (``.json``, ``.json.gz``), one per rank, to the parts of a trace.
+"""PyTorch Kineto traces (``.json``, ``.json.gz``), one per rank, to the records of a file.
 
 Since PyTorch 2.1 the kernel of a collective carries its name, elements, datatype and process group.  Older ones are
 joined, by the thread and time of their launch, with the ``nccl:*`` annotation around it, whose recorded shapes give the
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError, TraceError
-from atlas_lp.traces.join.communicators import INIT
 from atlas_lp.traces.kineto.json_stream import JsonStream
-from atlas_lp.traces.records import Call, Choice, GpuKey, Kernel, Membership, Part, Process
-from atlas_lp.traces.selection import Selection, Window, keep_windows
+from atlas_lp.traces.processes import GpuKey, ProcessKey, global_pid
+from atlas_lp.traces.records import INIT, STREAM_BITS, Call, Choice, FileRecords, Kernel, Membership, Window
+from atlas_lp.traces.selection import Selection
 
 SUFFIXES = (".json", ".json.gz")
 
@@ -73,8 +73,8 @@ class _File:
     pid: int = 0
 
 
-def read_part(path: Path, selection: Selection) -> Part:
-    """Read the trace of one rank.
+def read_records(path: Path, selection: Selection) -> FileRecords:
+    """Read all of the trace of one rank, and where the range of *selection* lies.
 
     Raises :class:`~atlas_lp.errors.TraceError` (no JSON, cut, no rank), :class:`~atlas_lp.errors.NoNcclError`, and
     :class:`~atlas_lp.errors.PayloadError` when kernels say neither what nor how much they moved.
@@ -83,7 +83,7 @@ def read_part(path: Path, selection: Selection) -> Part:
     if not file.kernels:
         raise NoNcclError(f"{path}: no NCCL kernel in this Kineto trace (or it is none)")
     rank, world = _rank(path, file)
-    process: Process = ("", (rank << 48) + ((file.pid & 0xFFFFFF) << 24))
+    process: ProcessKey = ("", global_pid(rank, file.pid))
     counts: Counter[str] = Counter()
     members: dict[tuple[int, int], Membership] = {}
     calls: list[Call] = []
@@ -106,8 +106,10 @@ def read_part(path: Path, selection: Selection) -> Part:
             f"{path}: {len(file.kernels)} NCCL kernels, but neither they nor annotations say what they moved; record "
             "with PyTorch 2.1 or newer, or with record_shapes=True"
         )
+    if selection.range_name is not None and not file.windows:
+        raise TraceError(f"{path}: no annotation {selection.range_name!r}")
     version = file.information.get("nccl_version")
-    part = Part(
+    return FileRecords(
         path=path,
         host="",
         host_known=True,
@@ -117,34 +119,30 @@ def read_part(path: Path, selection: Selection) -> Part:
         processes=[process[1]],
         counts=dict(counts),
         recorded_version=version if isinstance(version, str) else None,
+        windows={process[1]: sorted(file.windows)} if file.windows else {},
     )
-    if selection.range_name is None:
-        return part
-    if not file.windows:
-        raise TraceError(f"{path}: no annotation {selection.range_name!r}")
-    return keep_windows(part, {process[1]: sorted(file.windows)}, selection, 0)
 
 
-def place(parts: Sequence[Part]) -> list[Part]:
+def place(files: Sequence[FileRecords]) -> list[FileRecords]:
     """Put ranks on hosts, which Kineto does not record: in order of ranks, until a device number comes again."""
     result = []
     host, devices = 0, set[int]()
-    for part in sorted(parts, key=lambda p: p.processes):
-        mine = {device for _, device in part.activity}
+    for file in sorted(files, key=lambda one: one.processes):
+        mine = {device for _, device in file.activity}
         if devices & mine:
             host, devices = host + 1, set()
         devices |= mine
-        result.append(_on_host(part, f"host {host}"))
+        result.append(_on_host(file, f"host {host}"))
     return result
 
 
-def _on_host(part: Part, host: str) -> Part:
-    process = (host, part.processes[0])
-    for call in part.calls:
-        call.process = process
-    members = [replace(member, process=process) for member in part.members]
-    activity: dict[GpuKey, tuple[int, int]] = {(process, d): span for (_, d), span in part.activity.items()}
-    return replace(part, host=host, members=members, activity=activity, counts={**part.counts, "hosts-inferred": 1})
+def _on_host(file: FileRecords, host: str) -> FileRecords:
+    process = (host, file.processes[0])
+    calls = [replace(call, process=process) for call in file.calls]
+    members = [replace(member, process=process) for member in file.members]
+    activity: dict[GpuKey, tuple[int, int]] = {(process, d): span for (_, d), span in file.activity.items()}
+    counts = {**file.counts, "hosts-inferred": 1}
+    return replace(file, host=host, calls=calls, members=members, activity=activity, counts=counts)
 
 
 def _read(path: Path, range_name: str | None) -> _File:
@@ -250,7 +248,7 @@ def _kernel(raw: dict[str, Any], streams: dict[tuple[int, int], dict[int, int]],
         raw["start"] + base_ns,
         raw["end"] + base_ns,
         device,
-        stream + (position << 32),
+        stream + (position << STREAM_BITS),
         grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else 0,
         block[0] if isinstance(block, list) and block and isinstance(block[0], int) else 0,
         raw["name"].split("(")[0],

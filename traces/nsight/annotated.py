@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from atlas_lp.errors import NoNcclError, TraceError
 from atlas_lp.signatures.nccl.codes import ALGORITHMS, PROTOCOLS, REDUCTIONS
-from atlas_lp.traces.join.communicators import INIT
+from atlas_lp.traces.advice import GRAPH_ADVICE
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (
-    GRAPH_ADVICE,
     KernelRows,
     activity,
     context_positions,
@@ -25,9 +24,11 @@ from atlas_lp.traces.nsight.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.nsight.launches import Unit, distribute
-from atlas_lp.traces.nsight.ranges import THREAD_BITS, events_table, text_sql
-from atlas_lp.traces.records import CALLS, Call, Choice, Membership, Part, Process, Rings
-from atlas_lp.traces.selection import Selection, select_calls
+from atlas_lp.traces.nsight.ranges import events_table, text_sql
+from atlas_lp.traces.nsight.selection import selected_windows
+from atlas_lp.traces.processes import THREAD_BITS, ProcessKey
+from atlas_lp.traces.records import CALLS, INIT, SYNTHETIC, Call, Choice, FileRecords, Membership, Rings
+from atlas_lp.traces.selection import Selection
 
 SOURCE = "recorded: NCCL annotation"
 VERSION = "2.20.5"
@@ -80,7 +81,7 @@ class _Handle:
     identity: int
     rank: int
     ranks: int
-    process: Process
+    process: ProcessKey
     time_ns: int
     made_ns: int
     device: int = -1
@@ -126,8 +127,8 @@ def _matches(export: Export, table: str, globs: tuple[str, ...]) -> str:
     return f"({' OR '.join(parts) or '0'})"
 
 
-def read_part(export: Export, selection: Selection) -> Part:
-    """Read one annotated export.
+def read_records(export: Export, selection: Selection) -> FileRecords:
+    """Read all of one annotated export, and where the ranges or marks of *selection* lie.
 
     Raises :class:`~atlas_lp.errors.TraceError` when calls were launched but no kernels were recorded.
     """
@@ -151,14 +152,15 @@ def read_part(export: Export, selection: Selection) -> Part:
         for call in unit.calls:
             call.launch = number
     calls = [call for unit in reader.units for call in unit.calls]
-    part = Part(
+    processes = sorted(set(rows.process.tolist()) | {call.process[1] for call in calls})
+    return FileRecords(
         path=export.path,
         host=host,
         host_known=known,
         calls=calls,
         members=members,
         activity=activity(export, host, shift),
-        processes=sorted(set(rows.process.tolist()) | {call.process[1] for call in calls}),
+        processes=processes,
         counts=counts,
         rings=[
             Rings(
@@ -171,9 +173,10 @@ def read_part(export: Export, selection: Selection) -> Part:
             for identity in sorted({*reader.next_rank, *reader.trees, *reader.p2p_channels})
         ],
         recorded_version=VERSION,
-        synthetic="ATLAS_LP_SYNTHETIC" in export.metadata(),
+        synthetic=SYNTHETIC in export.metadata(),
+        windows=selected_windows(export, processes, selection),
+        shift_ns=shift,
     )
-    return select_calls(export, part, selection, shift)
 
 
 def _lines(export: Export) -> Iterator[Line]:

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import TraceError
+from atlas_lp.traces.advice import EXPORT_COMMAND
 
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # sqlite3 decodes its own messages, which may quote damaged text
 _CHUNK_ROWS = 100_000
-
-EXPORT_COMMAND = "nsys export --type sqlite --include-json true -o NEW.sqlite REPORT.nsys-rep"
-CAPTURE_FLAGS = "nsys profile --trace cuda,nvtx --cuda-graph-trace=node"
 
 
 class Export:

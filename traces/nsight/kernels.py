@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import TraceError
-from atlas_lp.traces.nsight.export import CAPTURE_FLAGS, EXPORT_COMMAND, Export
-from atlas_lp.traces.nsight.ranges import THREAD_BITS
-from atlas_lp.traces.records import GpuKey, Kernel
+from atlas_lp.traces.advice import CAPTURE_FLAGS, EXPORT_COMMAND, GRAPH_ADVICE
+from atlas_lp.traces.nsight.export import Export
+from atlas_lp.traces.processes import THREAD_BITS, GpuKey
+from atlas_lp.traces.records import STREAM_BITS, Kernel
 
 Ints = NDArray[np.int64]
 
 KERNELS, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
-GRAPH_ADVICE = "capture with --cuda-graph-trace=node"
 
 _TIME_LIMIT = 2**62
-_STREAM_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def stream_number(
     contexts: dict[tuple[int, int, int], int], process: int, device: int, context: int, stream: int
 ) -> int:
     """Number of a stream, unique per GPU: the stream id, plus the position of its context among those of the GPU."""
-    return stream + (contexts.get((process, device, context), 0) << _STREAM_BITS)
+    return stream + (contexts.get((process, device, context), 0) << STREAM_BITS)
 
 
 def context_positions(export: Export) -> dict[tuple[int, int, int], int]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from atlas_lp.errors import TraceError
-from atlas_lp.traces.nsight.export import EXPORT_COMMAND, Export
-
-STATIC_SCHEMA = 1 << 24
-"""First NVTX payload schema id that a program may choose; an entry type from here on is another schema or enum."""
+from atlas_lp.traces.advice import EXPORT_COMMAND
+from atlas_lp.traces.nsight.export import Export
+from atlas_lp.traces.nvtx import STATIC_SCHEMA
 
 _FORMATS = {
     1: "b",

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import NoNcclError, TraceError
-from atlas_lp.traces.nsight.export import CAPTURE_FLAGS, EXPORT_COMMAND, Export
+from atlas_lp.traces.advice import CAPTURE_FLAGS, EXPORT_COMMAND
+from atlas_lp.traces.nsight.export import Export
 from atlas_lp.traces.nsight.payloads import PayloadDecoder
+from atlas_lp.traces.nvtx import DOMAIN_CREATE, PUSH_POP, START_END
+from atlas_lp.traces.processes import THREAD_BITS, pid_of
 
 Ints = NDArray[np.int64]
-
-THREAD_BITS = 0xFFFFFF
-PUSH_POP, START_END, DOMAIN = 59, 60, 75
-"""NVTX event types: 59 and 60 are ranges, 75 names a domain (its end is NULL)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def _inside_nccl(export: Export, table: str) -> str:
     text, join = text_sql(export, table)
     domains = export.rows(
         f"SELECT DISTINCT n.globalTid & ~{THREAD_BITS}, n.domainId FROM {table} n {join} "
-        f"WHERE n.eventType = {DOMAIN} AND {text} = 'NCCL' AND typeof(n.globalTid) = 'integer' "
+        f"WHERE n.eventType = {DOMAIN_CREATE} AND {text} = 'NCCL' AND typeof(n.globalTid) = 'integer' "
         "AND typeof(n.domainId) = 'integer' ORDER BY 1, 2"
     )
     if not domains:
@@ -98,7 +97,7 @@ def _select(export: Export, decoder: PayloadDecoder, table: str, inside: str) ->
     for thread, start, end, name, json_value, data in rows:
         if not (isinstance(thread, int) and isinstance(start, int) and isinstance(end, int | None)):
             raise TraceError(f"{export.path}: table {table}: a range of {name} has no readable thread or time")
-        place = f"{name} at {start} ns of process {(thread >> 24) & THREAD_BITS}"
+        place = f"{name} at {start} ns of process {pid_of(thread)}"
         yield Range(thread, start, end, name, decoder.decode(json_value, data, place))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError
-from atlas_lp.traces.join.communicators import ID, MEMBERSHIP_CALLS, membership
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (
     KernelRows,
@@ -22,11 +21,14 @@ from atlas_lp.traces.nsight.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.nsight.launches import join
+from atlas_lp.traces.nsight.memberships import ID, MEMBERSHIP_CALLS, membership
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, communicator_id, no_payload_words, whole
-from atlas_lp.traces.nsight.ranges import THREAD_BITS, Range, innermost, nccl_ranges, parents_of
+from atlas_lp.traces.nsight.ranges import Range, innermost, nccl_ranges, parents_of
+from atlas_lp.traces.nsight.selection import selected_windows
 from atlas_lp.traces.nsight.work import read_work
-from atlas_lp.traces.records import CALLS, Call, Membership, Part, Process
-from atlas_lp.traces.selection import Selection, select_calls
+from atlas_lp.traces.processes import THREAD_BITS, ProcessKey, pid_of
+from atlas_lp.traces.records import CALLS, SYNTHETIC, Call, FileRecords, Membership
+from atlas_lp.traces.selection import Selection
 
 SIZE, OLD_SIZE = "Message size [bytes]", "Bytes"
 """Labels of bytes; NCCL 2.16 .. 2.24 says ``Bytes`` for Broadcast, Send and Recv."""
@@ -34,8 +36,8 @@ SIZE, OLD_SIZE = "Message size [bytes]", "Bytes"
 ROOT, PEER, REDUCTION = "Root", "Peer rank", "Reduction operation"
 
 
-def read_part(export: Export, selection: Selection) -> Part:
-    """Read one export.
+def read_records(export: Export, selection: Selection) -> FileRecords:
+    """Read all of one export, and where the ranges or marks of *selection* lie.
 
     Raises :class:`~atlas_lp.errors.TraceError` (unreadable, no NVTX, cut payloads),
     :class:`~atlas_lp.errors.PayloadError` and :class:`~atlas_lp.errors.NoNcclError`; each names the file and the fix.
@@ -60,14 +62,15 @@ def read_part(export: Export, selection: Selection) -> Part:
     joined = join(ranges, calls, rows, launches)
     if any(not call.kernels and not call.discarded for call in joined.calls):
         _attach_copies(ranges, calls, read_copies(export, shift, contexts))
-    part = Part(
+    processes = sorted(set(rows.process.tolist()) | {call.process[1] for call in joined.calls})
+    return FileRecords(
         path=export.path,
         host=host,
         host_known=known,
         calls=joined.calls,
         members=members,
         activity=activity(export, host, shift),
-        processes=sorted(set(rows.process.tolist()) | {call.process[1] for call in joined.calls}),
+        processes=processes,
         counts={
             "unattributed-kernels": joined.unattributed,
             "headless-kernels": joined.headless,
@@ -76,10 +79,11 @@ def read_part(export: Export, selection: Selection) -> Part:
         },
         last_whole_graph_ns=last_whole_graph(export),
         reduction_schema=_reduction_schema(export),
-        synthetic="ATLAS_LP_SYNTHETIC" in export.metadata(),
+        synthetic=SYNTHETIC in export.metadata(),
         work=read_work(export, shift, contexts),
+        windows=selected_windows(export, processes, selection),
+        shift_ns=shift,
     )
-    return select_calls(export, part, selection, shift)
 
 
 def _reduction_schema(export: Export) -> int | None:
@@ -99,7 +103,7 @@ def _calls_and_members(export: Export, host: str, ranges: list[Range]) -> tuple[
     lacking: list[int] = []
     for number, one in enumerate(ranges):
         process = (host, one.thread & ~THREAD_BITS)
-        place = f"{export.path}: {one.name} at {one.start} ns of process {(one.thread >> 24) & THREAD_BITS}"
+        place = f"{export.path}: {one.name} at {one.start} ns of process {pid_of(one.thread)}"
         if one.name in CALLS:
             calls[number] = _call(process, one, place)
             if not one.payload:
@@ -112,12 +116,12 @@ def _calls_and_members(export: Export, host: str, ranges: list[Range]) -> tuple[
         one = ranges[lacking[0]]
         raise PayloadError(
             f"{export.path}: {len(lacking)} of {len(calls)} NCCL calls have no payload, first {one.name} at "
-            f"{one.start} ns of process {(one.thread >> 24) & THREAD_BITS}"
+            f"{one.start} ns of process {pid_of(one.thread)}"
         )
     return calls, members
 
 
-def _call(process: Process, one: Range, place: str) -> Call:
+def _call(process: ProcessKey, one: Range, place: str) -> Call:
     payload: dict[str, Any] = one.payload
     size = -1
     if payload:

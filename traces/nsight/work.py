@@ -11,66 +11,24 @@ Source: Nsight Systems tables CUPTI_ACTIVITY_KIND_{KERNEL, MEMCPY, MEMSET, RUNTI
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.traces.nsight.export import Export
 from atlas_lp.traces.nsight.kernels import RUNTIME
-from atlas_lp.traces.nsight.ranges import THREAD_BITS
-from atlas_lp.traces.records import GpuKey
-from atlas_lp.traces.work import Ints, Work
+from atlas_lp.traces.processes import THREAD_BITS
+from atlas_lp.traces.records import STREAM_BITS
+from atlas_lp.traces.work import Ints, Work, WorkRows
 
 _WORK_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 _EVENTS, _SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _EVENT_SYNC, _EVENT_WAIT, _STREAM_SYNC, _CONTEXT_SYNC = 1, 2, 3, 4
 _NO_EVENT = 0xFFFFFFFF
 _CORRELATION_BITS = 33
-_STREAM_BITS = 32
 
 Contexts = Mapping[tuple[int, int, int], int]
-
-
-@dataclass(frozen=True)
-class WorkRows:
-    """Work of one export: the process and device of each piece, and the rest as a :class:`Work` without GPU numbers."""
-
-    process: Ints
-    device: Ints
-    work: Work
-
-
-def merge_work(parts: Sequence[tuple[str, WorkRows | None]], gpus: Mapping[GpuKey, int]) -> Work | None:
-    """Join the work of all files (host, rows) on the GPUs numbered in *gpus*; None when some file has none."""
-    joined: list[Work] = []
-    for host, rows in parts:
-        if rows is None:
-            return None
-        distinct, inverse = np.unique(np.stack([rows.process, rows.device]), axis=1, return_inverse=True)
-        number = np.array([gpus.get(((host, process), device), -1) for process, device in distinct.T.tolist()])
-        joined.append(replace(rows.work, gpu=number[inverse.reshape(-1)].astype(np.int64)).only_numbered())
-    if not joined:
-        return None
-    base = np.cumsum([0, *(len(work) for work in joined[:-1])]).tolist()
-
-    def column(name: str) -> Ints:
-        return np.concatenate([getattr(work, name) for work in joined])
-
-    def references(name: str) -> Ints:
-        columns = [getattr(work, name) for work in joined]
-        return np.concatenate([np.where(c >= 0, c + b, -1) for c, b in zip(columns, base, strict=True)])
-
-    return Work(
-        gpu=column("gpu"),
-        stream=column("stream"),
-        start_ns=column("start_ns"),
-        end_ns=column("end_ns"),
-        call_ns=column("call_ns"),
-        synced=references("synced"),
-        before=references("before"),
-        after=references("after"),
-    ).in_order()
 
 
 def read_work(export: Export, shift: int, contexts: Contexts) -> WorkRows | None:
@@ -110,7 +68,7 @@ def _streams(rows: Mapping[str, Ints], contexts: Contexts) -> Ints:
         if place:
             mine = (rows["globalPid"] == process) & (rows["deviceId"] == device) & (rows["contextId"] == context)
             position[mine] = place
-    return rows["streamId"] + (position << _STREAM_BITS)
+    return rows["streamId"] + (position << STREAM_BITS)
 
 
 class _Calls:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from atlas_lp.errors import TraceError
-from atlas_lp.traces.nsight.export import EXPORT_COMMAND
+from atlas_lp.traces.advice import EXPORT_COMMAND
 
 _REPORT = ".nsys-rep"
 _KINETO = (".json", ".json.gz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -15,12 +16,48 @@ from atlas_lp.traces.nsight import reader as nsight
 from atlas_lp.traces.nsight.export import open_export
 from atlas_lp.traces.reading.files import PACKED, exports_of
 from atlas_lp.traces.reading.packed import read_packed
-from atlas_lp.traces.records import Part
-from atlas_lp.traces.selection import Selection, select_window
+from atlas_lp.traces.records import FileRecords
+from atlas_lp.traces.selection import Selection, keep_windows, select_window
 from atlas_lp.traces.trace import Trace
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is (0: not known)."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The files of one job, read once: gives the trace of all iterations, and that of each alone.
+
+    *files* are as they were read, before anything is selected; *hosts_recorded* is False for Kineto traces, whose ranks
+    are put on hosts here.  *packed* is, in place of files, one that was packed, and the trace in it.
+    """
+
+    files: tuple[FileRecords, ...]
+    selection: Selection
+    allow_missing: bool = False
+    companions: Companions | None = None
+    hosts_recorded: bool = True
+    packed: tuple[Path, Trace] | None = None
+
+    def trace(self, iteration: int | None = None) -> Trace:
+        """Return the trace that was selected, or one *iteration* of it alone, as if no other had been recorded.
+
+        Raises what :func:`read_trace` raises where files do not fit together, and
+        :class:`~atlas_lp.errors.TraceError` for an iteration of a packed trace.
+        """
+        selection = self.selection if iteration is None else replace(self.selection, iteration=iteration)
+        if self.packed is None:
+            trace = self._joined(selection)
+        else:
+            path, trace = self.packed
+            _check_whole(path, selection)
+        return trace if self.companions is None else self.companions.add_to(trace)
+
+    def _joined(self, selection: Selection) -> Trace:
+        files = [keep_windows(file, selection.iteration) for file in self.files]
+        if not self.hosts_recorded:
+            files = kineto.place(files)
+        return merge(select_window(files, selection), self.allow_missing)
 
 
 def read_trace(
@@ -40,35 +77,50 @@ def read_trace(
     (no bytes), :class:`~atlas_lp.errors.NoNcclError` and :class:`~atlas_lp.errors.MismatchError` (ranks disagree, two
     files of one rank); each names the file and the fix.
     """
+    return read_recording(
+        names, selection=selection, allow_missing=allow_missing, companions=companions, progress=progress
+    ).trace()
+
+
+def read_recording(
+    names: Sequence[str | Path],
+    *,
+    selection: Selection | None = None,
+    allow_missing: bool = False,
+    companions: Companions | None = None,
+    progress: Progress | None = None,
+) -> Recording:
+    """Read the files of one job once, for as many traces of it as are wanted; see :func:`read_trace`."""
     chosen = selection or Selection()
-    parts: list[Part] = []
-    kineto_parts: list[Part] = []
+    files: list[FileRecords] = []
+    kineto_files: list[FileRecords] = []
     with exports_of(names) as paths:
         packed = [path for path in paths if path.suffix == PACKED]
         if packed:
-            trace = _packed(packed, len(paths), chosen)
-            return trace if companions is None else companions.add_to(trace)
+            return Recording((), chosen, allow_missing, companions, packed=_packed(packed, len(paths), chosen))
         for path in _told(paths, progress):
             if path.name.endswith(kineto.SUFFIXES):
-                kineto_parts.append(kineto.read_part(path, chosen))
+                kineto_files.append(kineto.read_records(path, chosen))
                 continue
             with open_export(path) as export:
                 reader = annotated if annotated.present(export) else nsight
-                parts.append(reader.read_part(export, chosen))
-    if parts and kineto_parts:
-        raise TraceError(f"{parts[0].path} and {kineto_parts[0].path} are of different tools: give those of one")
-    parts += kineto.place(kineto_parts)
-    trace = merge(select_window(parts, chosen), allow_missing)
-    return trace if companions is None else companions.add_to(trace)
+                files.append(reader.read_records(export, chosen))
+    if files and kineto_files:
+        raise TraceError(f"{files[0].path} and {kineto_files[0].path} are of different tools: give those of one")
+    return Recording((*files, *kineto_files), chosen, allow_missing, companions, hosts_recorded=not kineto_files)
 
 
-def _packed(packed: Sequence[Path], files: int, selection: Selection) -> Trace:
+def _packed(packed: Sequence[Path], files: int, selection: Selection) -> tuple[Path, Trace]:
     """Read the one packed trace asked for, which is whole."""
     if files > 1:
         raise TraceError(f"{packed[0]} is a whole job: give it alone, or the exports it was packed from")
+    _check_whole(packed[0], selection)
+    return packed[0], read_packed(packed[0])
+
+
+def _check_whole(packed: Path, selection: Selection) -> None:
     if selection != Selection():
-        raise TraceError(f"{packed[0]} is packed: choose ranges, iterations and times when packing the exports")
-    return read_packed(packed[0])
+        raise TraceError(f"{packed} is packed: choose ranges, iterations and times when packing the exports")
 
 
 def _told(paths: Sequence[Path], progress: Progress | None) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atlas_lp.errors import InputError
-from atlas_lp.traces.synthetic.writer import CALL_NS, Event, Export, Process
+from atlas_lp.traces.synthetic.writer import CALL_NS, Event, ExportWriter, ProcessWriter
 
 __all__ = ["write_demo"]
 
@@ -292,12 +292,12 @@ class _Job:
         clocks = random.Random(f"clocks {seed}")
         self.nodes, self.gpus_per_node = nodes, gpus_per_node
         self.communicator = 1 << 63 | clocks.getrandbits(63)
-        self.exports: list[Export] = []
+        self.exports: list[ExportWriter] = []
         self.gpus: list[_Gpu] = []
         for node in range(nodes):
             begin_ns = clocks.randrange(2 * 10**9, 6 * 10**9)  # of the step, on the clock of the report
             error_ns = clocks.randrange(-5_000_000, 5_000_000)
-            export = Export(f"node{node}", session_utc_ns=SESSION_UTC_NS - begin_ns + error_ns)
+            export = ExportWriter(f"node{node}", session_utc_ns=SESSION_UTC_NS - begin_ns + error_ns)
             self.exports.append(export)
             for device in range(gpus_per_node):
                 process = export.process(FIRST_PID + device, device)
@@ -332,7 +332,7 @@ class _Job:
 class _Gpu:
     """One rank: where its host and its streams are, in true ns, and the process that records it."""
 
-    def __init__(self, process: Process, begin_ns: int, jitter: random.Random) -> None:
+    def __init__(self, process: ProcessWriter, begin_ns: int, jitter: random.Random) -> None:
         self.main = self.caller = process
         self.begin_ns = begin_ns
         self.jitter = jitter

@@ -1,8 +1,10 @@
-"""Tables of an Nsight Systems SQLite export (schema 3.27.0, nsys 2026.3), as far as NCCL needs them.
+"""The tables that the writer of synthetic traces writes: an Nsight Systems SQLite export of one version.
 
-Only facts about the format live here: which columns a table has and in which order, the enumerations
-a reader may join with, and the payload schemas that NCCL 2.28.9 registers in its NVTX domain. What is
-put into the tables is the business of `atlas_lp.traces.synthetic.writer`.
+Readers do not use them: they take what they find in exports of all versions. Here stand the columns of schema 3.27.0
+(nsys 2026.3) in their order, as far as NCCL needs them, the enumerations that a reader may join with, and the payload
+schemas that NCCL 2.28.9 registers in its NVTX domain. Labels and numbers of CUPTI are written down again on purpose: a
+word that only one side spells wrongly fails a test. What is put into the tables is the business of
+`atlas_lp.traces.synthetic.writer`.
 """
 
 import os
@@ -12,15 +14,20 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from atlas_lp.errors import InputError
+from atlas_lp.traces.nvtx import (
+    DOMAIN_CREATE,
+    PUSH_POP,
+    START_END,
+    STATIC_SCHEMA,
+    TASK_PUSH_POP,
+    TASK_START_END,
+)
+from atlas_lp.traces.processes import MACHINE_SHIFT
 
 Value = int | float | str | None
 Row = dict[str, Value]
 """One row of a table, by column; a column left out is NULL."""
 
-PUSH_POP_RANGE = 59
-"""NVTX eventType of a range that begins and ends on one thread."""
-DOMAIN_CREATE = 75
-"""NVTX eventType of the row that names a domain; its end is NULL."""
 NCCL_DOMAIN = 1
 """domainId of NCCL in an export where it is the first domain a process creates."""
 STREAM_WAIT_EVENT = 2
@@ -28,7 +35,7 @@ STREAM_SYNCHRONIZE = 3
 """syncType of a stream waiting for an event, and of the host waiting for a stream."""
 NO_EVENT = 0xFFFFFFFF
 """eventId of a synchronisation that waits for a stream rather than for an event."""
-VM = 1 << 48
+VM = 1 << MACHINE_SHIFT
 """globalVid of the machine: the VM byte of every serialised id."""
 
 
@@ -123,11 +130,11 @@ ENUMS: dict[str, tuple[tuple[int, str, str], ...]] = {
     "ENUM_NSYS_EVENT_TYPE": (
         (33, "NvtxCategory", "NvtxCategory"),
         (34, "NvtxMark", "NvtxMark"),
-        (59, "NvtxPushPopRange", "NvtxPushPopRange"),
-        (60, "NvtxStartEndRange", "NvtxStartEndRange"),
-        (70, "NvtxtPushPopRange", "NvtxtPushPopRange"),
-        (71, "NvtxtStartEndRange", "NvtxtStartEndRange"),
-        (75, "NvtxDomainCreate", "NvtxDomainCreate"),
+        (PUSH_POP, "NvtxPushPopRange", "NvtxPushPopRange"),
+        (START_END, "NvtxStartEndRange", "NvtxStartEndRange"),
+        (TASK_PUSH_POP, "NvtxtPushPopRange", "NvtxtPushPopRange"),
+        (TASK_START_END, "NvtxtStartEndRange", "NvtxtStartEndRange"),
+        (DOMAIN_CREATE, "NvtxDomainCreate", "NvtxDomainCreate"),
         (76, "NvtxDomainDestroy", "NvtxDomainDestroy"),
     ),
     "ENUM_NSYS_EVENT_CLASS": (
@@ -237,8 +244,7 @@ COPY_KINDS = {"HtoD": (1, 1, 2), "DtoH": (2, 2, 1), "DtoD": (8, 2, 2), "PtoP": (
 
 
 _UINT64, _SIZE, _INT = 18, 22, 5
-_SCHEMA_BASE = 1 << 24
-REDUCTION_ENUM = _SCHEMA_BASE + 20
+REDUCTION_ENUM = STATIC_SCHEMA + 20
 """Id of the enum of reductions; its value betrays NCCL 2.28.7 to 2.28.9."""
 REDUCTIONS = ("Sum", "Product", "Max", "Min", "Avg")
 
@@ -293,7 +299,7 @@ def _schema(number: int, *fields: tuple[str, int]) -> PayloadSchema:
     for label, entry_type in ((COMMUNICATOR, _UINT64), *fields):
         entries.append(PayloadEntry(label, entry_type, offset))
         offset += _width_bytes(entry_type)
-    return PayloadSchema(_SCHEMA_BASE + number, tuple(entries))
+    return PayloadSchema(STATIC_SCHEMA + number, tuple(entries))
 
 
 _SIZE_FIELD = (SIZE, _SIZE)

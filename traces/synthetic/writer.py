@@ -1,11 +1,11 @@
 """Write Nsight Systems SQLite exports of jobs that never ran, for the demo, the examples and the tests.
 
-An `Export` is one report of one host; its processes are told what they did, with the times of the
-host's own clock, and `Export.write` turns that into the tables nsys 2026.3 would have exported for a
+An `ExportWriter` is one report of one host; its processes are told what they did, with the times of the
+host's own clock, and `ExportWriter.write` turns that into the tables nsys 2026.3 would have exported for a
 job with NCCL 2.28.9. Nothing is checked for sense: tests ask for traces with defects, and what the
 methods below cannot express (a column renamed, a row lost) is one SQL statement on the result.
 
->>> export = Export("node0")
+>>> export = ExportWriter("node0")
 >>> process = export.process(pid=4100, device=0)
 >>> process.init_communicator(0xC0FFEE, ranks=2, rank=0, at_ns=1_000_000)
 >>> process.collective("AllReduce", size_bytes=1 << 20, communicator=0xC0FFEE, stream=17,
@@ -31,13 +31,13 @@ from pathlib import Path
 from typing import Literal
 
 from atlas_lp.errors import InputError
-from atlas_lp.traces.synthetic import export_tables as nsight
+from atlas_lp.traces.nvtx import DOMAIN_CREATE, PUSH_POP
+from atlas_lp.traces.processes import PID_SHIFT
+from atlas_lp.traces.records import SYNTHETIC
+from atlas_lp.traces.synthetic import export_tables
 from atlas_lp.traces.synthetic.export_tables import Row, Value
 
-__all__ = ["CALL_NS", "MARKER", "Event", "Export", "Process"]
-
-MARKER = "ATLAS_LP_SYNTHETIC"
-"""Name of the META_DATA_EXPORT row that marks a file as synthetic."""
+__all__ = ["CALL_NS", "Event", "ExportWriter", "ProcessWriter"]
 
 CALL_NS = 25_000
 """Time a thread spends in one NCCL call, in ns."""
@@ -49,7 +49,7 @@ _DOMAIN_NS = 200_000  # from the creation of NCCL's domain to the first call
 _FIRST_CORRELATION_ID = 1_000
 
 
-class Export:
+class ExportWriter:
     """One report: what nsys recorded on the host called *hostname*.
 
     The clock of the report starts at *session_utc_ns*, in ns since 1970 (UTC) as that host sees it.
@@ -66,13 +66,13 @@ class Export:
         self.hostname = hostname
         self.session_utc_ns = session_utc_ns
         self.description = description
-        self._processes: list[Process] = []
+        self._processes: list[ProcessWriter] = []
         self._rows: defaultdict[str, list[Row]] = defaultdict(list)
         self._strings: dict[str, int] = {}
 
-    def process(self, pid: int, device: int = 0) -> "Process":
+    def process(self, pid: int, device: int = 0) -> "ProcessWriter":
         """Add a process *pid* that works on CUDA *device*."""
-        process = Process(pid, device, pid, self, _State())
+        process = ProcessWriter(pid, device, pid, self, _State())
         process._context()
         self._string("synthetic")
         self._processes.append(process)
@@ -101,7 +101,7 @@ class Export:
         or when a table or column to omit does not exist.
         """
         target = Path(path)
-        columns = nsight.kept_columns(omit_tables, omit_columns)
+        columns = export_tables.kept_columns(omit_tables, omit_columns)
         if target.exists() and not overwrite:
             raise InputError(f"{target}: exists already; choose another place or allow it to be overwritten")
         tables = self._tables(payloads, text)
@@ -111,7 +111,7 @@ class Export:
                 shuffle(rows)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            nsight.write_database(temporary, columns, tables)
+            export_tables.write_database(temporary, columns, tables)
             temporary.replace(target)
         except (OSError, sqlite3.OperationalError) as error:
             raise InputError(f"{target}: cannot be written: {error}") from None
@@ -133,7 +133,7 @@ class Export:
             for table, rows in process._descriptions().items():
                 tables[table] += rows
         tables |= self._host_tables() | self._metadata(payloads)
-        for enum, entries in nsight.ENUMS.items():
+        for enum, entries in export_tables.ENUMS.items():
             tables[enum] = _rows(("id", "name", "label"), entries)
         names = {number: value for value, number in self._strings.items()}
         tables["StringIds"] = _rows(("id", "value"), names.items())
@@ -152,14 +152,14 @@ class Export:
             "TARGET_INFO_SYSTEM_ENV": _rows(
                 variable,
                 [
-                    (nsight.VM, "Local (CLI)", "Hostname", 619, self.hostname),
-                    (nsight.VM, "Local (CLI)", "KernelVersion", 882, "synthetic"),
+                    (export_tables.VM, "Local (CLI)", "Hostname", 619, self.hostname),
+                    (export_tables.VM, "Local (CLI)", "KernelVersion", 882, "synthetic"),
                 ],
             ),
             "TARGET_INFO_SESSION_START_TIME": _rows(clock, [(self.session_utc_ns, start, start, 0)]),
             "TARGET_INFO_GPU": [
                 {
-                    **nsight.GPU,
+                    **export_tables.GPU,
                     "id": d,
                     "cuDevice": d,
                     "uuid": uuids[d],
@@ -169,17 +169,17 @@ class Export:
             ],
             "TARGET_INFO_CUDA_DEVICE": _rows(
                 cuda_device,
-                [(d, d, p.pid, uuids[d], nsight.GPU["smCount"]) for p in self._processes for d in devices],
+                [(d, d, p.pid, uuids[d], export_tables.GPU["smCount"]) for p in self._processes for d in devices],
             ),
         }
 
     def _metadata(self, payloads: str | None) -> dict[str, list[Row]]:
-        export = nsight.META_DATA_EXPORT | {
-            MARKER: self.description,
+        export = export_tables.META_DATA_EXPORT | {
+            SYNTHETIC: self.description,
             "EXPORT_HOST": self.hostname,
             "EXPORT_PARAM_INCLUDE_JSON": "true" if payloads == "json" else "false",
         }
-        capture = (*nsight.META_DATA_CAPTURE, ("DEVICE_DISPLAY_NAME", self.hostname))
+        capture = (*export_tables.META_DATA_CAPTURE, ("DEVICE_DISPLAY_NAME", self.hostname))
         return {
             "META_DATA_EXPORT": _rows(("name", "value"), export.items()),
             "META_DATA_CAPTURE": _rows(("name", "value"), capture),
@@ -210,8 +210,8 @@ class _State:
 
 
 @dataclass(frozen=True)
-class Process:
-    """One process of a report, made by `Export.process`; its methods say what it did, in ns.
+class ProcessWriter:
+    """One process of a report, made by `ExportWriter.process`; its methods say what it did, in ns.
 
     Calls of the host: `init_communicator`, `nccl_call`, `user_range`, `synchronize`.
     Calls that start work on the device: `collective`, `kernel`, `memcpy`.
@@ -227,10 +227,10 @@ class Process:
     pid: int
     device: int
     tid: int
-    _export: Export = field(repr=False)
+    _export: ExportWriter = field(repr=False)
     _state: _State = field(repr=False)
 
-    def on(self, *, device: int | None = None, tid: int | None = None) -> "Process":
+    def on(self, *, device: int | None = None, tid: int | None = None) -> "ProcessWriter":
         """Return the same process as it works on another *device*, from another thread, or both."""
         return replace(
             self,
@@ -244,10 +244,10 @@ class Process:
         """Join *communicator* (unsigned, 64 bits) as *rank* of *ranks*, from *at_ns* on."""
         self._context()
         payload = {
-            nsight.COMMUNICATOR: communicator,
-            nsight.RANKS: ranks,
-            nsight.RANK: rank,
-            nsight.DEVICE: self.device,
+            export_tables.COMMUNICATOR: communicator,
+            export_tables.RANKS: ranks,
+            export_tables.RANK: rank,
+            export_tables.DEVICE: self.device,
         }
         self.nccl_call("ncclCommInitRankConfig", payload, start_ns=at_ns, end_ns=at_ns + duration_ns)
 
@@ -279,11 +279,11 @@ class Process:
         Raises `InputError` for an operation NCCL does not have, or a parameter the operation lacks.
         """
         function = f"nccl{operation}"
-        payload = nsight.collective_payload(function, communicator, size_bytes, reduction, root, peer)
+        payload = export_tables.collective_payload(function, communicator, size_bytes, reduction, root, peer)
         begin_ns = self._call_ns(call_ns, start_ns - CALL_NS)
         self.nccl_call(function, payload, start_ns=begin_ns, end_ns=begin_ns + CALL_NS)
         launch_ns = (begin_ns + _NCCL_LAUNCH_NS[0], begin_ns + _NCCL_LAUNCH_NS[1])
-        name = kernel_name or nsight.nccl_kernel_name(operation, dtype)
+        name = kernel_name or export_tables.nccl_kernel_name(operation, dtype)
         self._kernel(name, stream, (start_ns, end_ns), launch_ns, channels, threads)
 
     def nccl_call(
@@ -302,14 +302,14 @@ class Process:
         Raises `InputError` when a payload is given for a function that has none.
         """
         if payload is not None:
-            nsight.check_has_payload(function)
+            export_tables.check_has_payload(function)
             self._state.payloads.setdefault(function)
-        domain = nsight.NCCL_DOMAIN
+        domain = export_tables.NCCL_DOMAIN
         if not self._state.has_domain:
             self._state.has_domain = True
-            self._range(nsight.DOMAIN_CREATE, max(0, start_ns - _DOMAIN_NS), None, text="NCCL", domainId=domain)
+            self._range(DOMAIN_CREATE, max(0, start_ns - _DOMAIN_NS), None, text="NCCL", domainId=domain)
         self._range(
-            nsight.PUSH_POP_RANGE,
+            PUSH_POP,
             start_ns,
             end_ns,
             textId=self._export._string(function),
@@ -320,7 +320,7 @@ class Process:
 
     def user_range(self, text: str, start_ns: int, end_ns: int) -> None:
         """Add a range of the application: any *text*, in the default NVTX domain."""
-        self._range(nsight.PUSH_POP_RANGE, start_ns, end_ns, text=text, domainId=0)
+        self._range(PUSH_POP, start_ns, end_ns, text=text, domainId=0)
 
     def kernel(
         self,
@@ -348,7 +348,7 @@ class Process:
         call_ns: int | None = None,
     ) -> None:
         """Copy *size_bytes* from or to pinned host memory, or between devices."""
-        copy_kind, source, destination = nsight.COPY_KINDS[kind]
+        copy_kind, source, destination = export_tables.COPY_KINDS[kind]
         begin_ns = self._call_ns(call_ns, start_ns - _LAUNCH_NS)
         self._export._add(
             "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -378,17 +378,17 @@ class Process:
     def wait_event(self, event: Event, stream: int, *, call_ns: int) -> None:
         """Let everything put on *stream* from now on wait for *event*."""
         span_ns = (call_ns, call_ns + _EVENT_CALL_NS)
-        self._synchronization("cudaStreamWaitEvent_v3020", nsight.STREAM_WAIT_EVENT, event, stream, span_ns)
+        self._synchronization("cudaStreamWaitEvent_v3020", export_tables.STREAM_WAIT_EVENT, event, stream, span_ns)
 
     def synchronize(self, stream: int, start_ns: int, end_ns: int) -> None:
         """Let the host wait for *stream* from *start_ns* to *end_ns*."""
-        nothing = Event(nsight.NO_EVENT, 0)
+        nothing = Event(export_tables.NO_EVENT, 0)
         span_ns = (start_ns, end_ns)
-        self._synchronization("cudaStreamSynchronize_v3020", nsight.STREAM_SYNCHRONIZE, nothing, stream, span_ns)
+        self._synchronization("cudaStreamSynchronize_v3020", export_tables.STREAM_SYNCHRONIZE, nothing, stream, span_ns)
 
     @property
     def _global_pid(self) -> int:
-        return nsight.VM + (self.pid << 24)
+        return export_tables.VM + (self.pid << PID_SHIFT)
 
     @property
     def _global_tid(self) -> int:
@@ -451,7 +451,7 @@ class Process:
         is_nccl = name.startswith("nccl")
         launch = "cuLaunchKernelEx" if is_nccl else "cudaLaunchKernel_v7000"
         short_name = name.partition("(")[0]
-        mangled_name = f"_Z{len(short_name)}{short_name}" + nsight.MANGLED_ARGUMENTS * is_nccl
+        mangled_name = f"_Z{len(short_name)}{short_name}" + export_tables.MANGLED_ARGUMENTS * is_nccl
         self._export._add(
             "CUPTI_ACTIVITY_KIND_KERNEL",
             start=span_ns[0],
@@ -467,7 +467,7 @@ class Process:
             blockY=1,
             blockZ=1,
             gridId=next(self._state.grid_ids),
-            **(nsight.NCCL_KERNEL if is_nccl else nsight.COMPUTE_KERNEL),
+            **(export_tables.NCCL_KERNEL if is_nccl else export_tables.COMPUTE_KERNEL),
         )
 
     def _synchronization(
@@ -508,7 +508,7 @@ class Process:
                 }
                 for device, stream in state.streams
             ],
-            **nsight.payload_tables(state.payloads),
+            **export_tables.payload_tables(state.payloads),
         }
 
 
@@ -517,7 +517,7 @@ def _rows(columns: tuple[str, ...], values: Iterable[tuple[Value, ...]]) -> list
 
 
 def _as_exported(row: Row, strings: Mapping[int, str], payloads: str | None, text: str) -> Row:
-    """Return the NVTX *row* as the options of `Export.write` ask for it."""
+    """Return the NVTX *row* as the options of `ExportWriter.write` ask for it."""
     row = dict(row)
     if payloads is None:
         row["jsonText"] = None

@@ -11,7 +11,8 @@ from typing import Any
 from atlas_lp.traces.nsight.export import Export, host_of, open_export
 from atlas_lp.traces.nsight.kernels import KernelRows, context_positions, read_kernels
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, no_payload_words
-from atlas_lp.traces.nsight.ranges import THREAD_BITS, Range, nccl_ranges
+from atlas_lp.traces.nsight.ranges import Range, nccl_ranges
+from atlas_lp.traces.processes import THREAD_BITS, pid_of
 from atlas_lp.traces.reading.files import exports_of
 from atlas_lp.traces.records import CALLS, GROUP_END, GROUP_START, Call
 
@@ -105,7 +106,7 @@ def _process(host: str, process: int, ranges: list[Range], rows: KernelRows) -> 
             depth[one.thread] = max(depth[one.thread], 0)
     return ProcessSurvey(
         host,
-        (process >> 24) & THREAD_BITS,
+        pid_of(process),
         tuple(sorted(Counter(one.name for one in mine).items())),
         groups,
         tuple(sorted(Counter(rows.kernels[n].name for n in kernels).items())),

@@ -1,4 +1,4 @@
-"""What readers hand over before ranks are matched: calls with their kernels, and facts about communicators."""
+"""What readers hand over of one file, before ranks are matched: calls with their kernels, facts about communicators."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class Trace:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations, at least 1 (see ``Selection`` of :func:`~atlas_lp.traces.read_trace`)."""
+        """Number of iterations, at least 1 (see :class:`~atlas_lp.traces.selection.Selection`)."""
         number = self.column("operations", "iteration")
         return int(number.max()) + 1 if len(number) else 1
 

@@ -20,7 +20,7 @@ from atlas_lp.cli.options import (
     traces_argument,
 )
 from atlas_lp.cli.output import Stats, print_json, print_list, print_nature, print_table, progress
-from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.cli.trace_options import TraceOptions, load_recording, trace_options
 from atlas_lp.errors import InputError
 from atlas_lp.units import format_size, format_time
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.program.job import Asked
     from atlas_lp.solver.envelope import Box
-    from atlas_lp.traces.trace import Trace
+    from atlas_lp.traces.reading.read import Recording
 
 
 @click.command()
@@ -71,12 +71,8 @@ def analyze(
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
 
-    def load(iteration: int | None = None) -> Trace:
-        chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
-        return load_trace(traces, **chosen)
-
     asked["use_symmetry"] = not no_quotient
-    summary = run(load, output, force, fabric, box, store, Stats(stats), **asked)
+    summary = run(lambda: load_recording(traces, **options), output, force, fabric, box, store, Stats(stats), **asked)
     if as_json:
         print_json(summary)
     else:
@@ -85,7 +81,7 @@ def analyze(
 
 
 def run(
-    load: Callable[[int | None], Trace],
+    read: Callable[[], Recording],
     output: Path | None,
     force: bool,
     fabric: Fabric,
@@ -96,7 +92,7 @@ def run(
 ) -> dict[str, Any]:
     """Read, solve and write; return the summary.
 
-    *load* reads the trace, or one of its iterations alone.
+    *read* reads the files; iterations are taken from that one reading.
     """
     from atlas_lp.analysis.analyze import analyze as solve_trace
     from atlas_lp.analysis.analyze import native_times
@@ -105,12 +101,15 @@ def run(
     if output is not None:
         check_output(output, force)
     with record.stage("read"):
-        trace = load(None)
+        recording = read()
+        trace = recording.trace()
+    iterations = recording if trace.iterations > 1 else None
+    del recording  # large, and of no use where there is one iteration
     with record.stage("solve"), progress() as report:
         analysis = solve_trace(trace, fabric, box, store, report, **asked)
-    if trace.iterations > 1:
+    if iterations is not None:
         with record.stage("iterations"):
-            each = [native_times(load(k), fabric, box, store, **asked) for k in range(trace.iterations)]
+            each = [native_times(iterations.trace(k), fabric, box, store, **asked) for k in range(trace.iterations)]
         analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):

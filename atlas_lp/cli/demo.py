@@ -10,7 +10,7 @@ import click
 from atlas_lp.cli.analyze import print_summary, run
 from atlas_lp.cli.options import build_box, build_fabric, cache_options, force_option, stats_option
 from atlas_lp.cli.output import Stats
-from atlas_lp.cli.trace_options import load_trace
+from atlas_lp.cli.trace_options import load_recording
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
@@ -47,7 +47,7 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
     with record.stage("write trace"):
         write_demo(output / "traces", overwrite=force)
     summary = run(
-        lambda _: load_trace((str(output / "traces"),)),
+        lambda: load_recording((str(output / "traces"),)),
         output,
         force,
         build_fabric("alps"),

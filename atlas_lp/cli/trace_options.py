@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -13,10 +14,11 @@ from atlas_lp.cli.options import TIME
 from atlas_lp.cli.output import progress
 
 if TYPE_CHECKING:
+    from atlas_lp.traces.reading.read import Recording
     from atlas_lp.traces.trace import Trace
 
 
-class TraceOptions(TypedDict):
+class TraceOptions(TypedDict, total=False):
     """What the options of :func:`trace_options` give, under the names of :func:`load_trace`."""
 
     gpus_per_node: int | None
@@ -70,7 +72,12 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def load_trace(
+def load_trace(names: tuple[str, ...], **options: Unpack[TraceOptions]) -> Trace:
+    """Read the trace that the options of :func:`trace_options` ask for."""
+    return load_recording(names, **options).trace()
+
+
+def load_recording(
     names: tuple[str, ...],
     gpus_per_node: int | None = None,
     placement: Path | None = None,
@@ -82,11 +89,11 @@ def load_trace(
     nccl_logs: tuple[Path, ...] = (),
     profiler_dumps: tuple[Path, ...] = (),
     assumptions: Path | None = None,
-) -> Trace:
-    """Read the trace that the options of :func:`trace_options` ask for."""
+) -> Recording:
+    """Read, once, the files whose trace and iterations the options of :func:`trace_options` ask for."""
     from atlas_lp.errors import InputError
     from atlas_lp.traces.companions.companions import Companions
-    from atlas_lp.traces.reading.read import read_trace
+    from atlas_lp.traces.reading.read import read_recording
     from atlas_lp.traces.selection import Selection
 
     if gpus_per_node is not None and placement is not None:
@@ -101,12 +108,15 @@ def load_trace(
     )
     companions = Companions(nccl_logs, profiler_dumps, assumptions)
     with progress() as report:
-        trace = read_trace(
+        recording = read_recording(
             names, selection=selection, allow_missing=allow_missing, companions=companions, progress=report
         )
     if placement is not None:
-        return trace.on_nodes(_nodes(placement), f"nodes of {placement.name}")
-    return trace if gpus_per_node is None else trace.placed(gpus_per_node)
+        nodes, words = _nodes(placement), f"nodes of {placement.name}"
+        return replace(recording, place=lambda trace: trace.on_nodes(nodes, words))
+    if gpus_per_node is not None:
+        return replace(recording, place=lambda trace: trace.placed(gpus_per_node))
+    return recording
 
 
 def _nodes(placement: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""The front door: names on the command line to one :class:`Trace`."""
+"""The files of one job, read once: a :class:`Recording`, and the traces it gives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Recording:
     """The files of one job, read once: gives the trace of all iterations, and that of each alone.
 
     *files* are as they were read, before anything is selected; *hosts_recorded* is False for Kineto traces, whose ranks
-    are put on hosts here.  *packed* is, in place of files, one that was packed, and the trace in it.
+    are put on hosts here.  *packed* is, in place of files, one that was packed, and the trace in it.  *place* puts the
+    GPUs of every trace on other nodes than the recorded ones.
     """
 
     files: tuple[FileRecords, ...]
@@ -38,6 +39,7 @@ class Recording:
     companions: Companions | None = None
     hosts_recorded: bool = True
     packed: tuple[Path, Trace] | None = None
+    place: Callable[[Trace], Trace] | None = None
 
     def trace(self, iteration: int | None = None) -> Trace:
         """Return the trace that was selected, or one *iteration* of it alone, as if no other had been recorded.
@@ -51,7 +53,9 @@ class Recording:
         else:
             path, trace = self.packed
             _check_whole(path, selection)
-        return trace if self.companions is None else self.companions.add_to(trace)
+        if self.companions is not None:
+            trace = self.companions.add_to(trace)
+        return trace if self.place is None else self.place(trace)
 
     def _joined(self, selection: Selection) -> Trace:
         files = [keep_windows(file, selection.iteration) for file in self.files]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -100,6 +100,19 @@ class Store:
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
             return Miss.DAMAGED
 
+    def solved(
+        self, key: str, solve: Callable[[], Envelope], about: Mapping[str, Any], counted: bool = True
+    ) -> Envelope:
+        """Return the envelope of *key*: the one in the store, else what *solve* gives, which is stored.
+
+        *about* is shown by ``cache ls``.  Raises what *solve* and :meth:`put` raise.
+        """
+        found = self.get(key, counted)
+        if not isinstance(found, Envelope):
+            found = solve()
+            self.put(key, found, about)
+        return found
+
     def put(self, key: str, envelope: Envelope, about: Mapping[str, Any]) -> None:
         """Store *envelope* under *key*; *about* is shown by ``cache ls``.
 
@@ -174,7 +187,7 @@ def _describe(envelope: Envelope) -> dict[str, Any]:
     box = envelope.box
     return {
         "fixed": [str(value) for value in envelope.fixed],
-        "box": [str(value) for value in box.__dict__.values()],
+        "box": box.canonical(),
         "certificate": None if envelope.certificate is None else envelope.certificate.as_json(),
         "method": envelope.method,
         "bracket_width": envelope.bracket_width,

@@ -86,8 +86,8 @@ def _arrow_bytes(analysis: Analysis) -> bytes:
         "schema": _SCHEMA,
         "version": _FORMAT,
         "fixed": [str(value) for value in envelope.fixed],
-        "box": [str(value) for value in envelope.box.__dict__.values()],
-        "native": [str(analysis.latency_ns), str(analysis.gap_ns_per_byte)],
+        "box": envelope.box.canonical(),
+        "native": [str(value) for value in analysis.native],
         "summary": {key: value for key, value in analysis.summary.items() if key != "cache"},
     }
     table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(metadata, sort_keys=True)})
@@ -120,4 +120,4 @@ def read_analysis(folder: Path) -> Analysis:
         box=Box(*(Fraction(value) for value in metadata["box"])),
     )
     latency, gap = (Fraction(value) for value in metadata["native"])
-    return Analysis(envelope, latency, gap, metadata["summary"])
+    return Analysis(envelope, (latency, gap), metadata["summary"])

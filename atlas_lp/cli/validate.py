@@ -61,13 +61,16 @@ def validate(
       atlas-lp validate traces/
       atlas-lp validate traces/ --tolerance 0.5 --json
     """
+    from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.validation.validate import validate as compare
 
     record = Stats(stats)
     with record.stage("read"):
         trace = load_trace(traces, **options)
     with record.stage("compare"):
-        found = compare(trace, fabric, store, dependencies=None if dependencies == "auto" else dependencies)
+        found = compare(
+            trace, CollectiveSolver(fabric, store=store), dependencies=None if dependencies == "auto" else dependencies
+        )
     if as_json:
         print_json(_json(found, tolerance))
     else:

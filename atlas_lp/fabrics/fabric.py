@@ -44,6 +44,11 @@ class Fabric:
     reduce_copy: str | CostTable = "gh200"
     credits: str = "local"
 
+    @property
+    def native(self) -> tuple[Fraction, Fraction]:
+        """The native operating point (L, G)."""
+        return self.latency_ns, self.gap_ns_per_byte
+
     def theta(self) -> dict[str, Fraction]:
         """Value of each component of a path vector, with L and G at the native point."""
         values = (

@@ -13,7 +13,8 @@ from atlas_lp.errors import CycleError, GoalError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import CALC, RECV, SEND, EventGraph, PortRule, Schedule, event_graph, parse_goal
 from atlas_lp.goal.schedule import with_program_order
-from atlas_lp.solver.longest_path import Evaluator, PathVector, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator, PathVector
 
 PORT, DESTINATION, NONE = PortRule.PORT, PortRule.DESTINATION, PortRule.NONE
 

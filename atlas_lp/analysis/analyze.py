@@ -4,25 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import median
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from atlas_lp.analysis.answer import Answer
 from atlas_lp.analysis.summary import Summary
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.program.job import Asked, solve_job
-from atlas_lp.solver.envelope import Envelope
 from atlas_lp.traces.trace import Trace
 from atlas_lp.units import number
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 @dataclass(frozen=True)
-class Analysis:
-    """What ``analyze`` found: the envelope of the program, the *native* point (L, G), and the plain-value *summary*."""
+class Analysis(Answer):
+    """What ``analyze`` found: T(L, G) of the program of a trace, and the plain-value *summary*."""
 
-    envelope: Envelope
-    native: tuple[Fraction, Fraction]
     summary: dict[str, Any]
+
+    @property
+    def signatures(self) -> pa.Table:
+        """Unique collectives: what they are, how often, how long each takes and was measured, their share of T."""
+        import pyarrow as pa
+
+        rows = [{name: value for name, value in row.items() if name != "sources"} for row in self.summary["signatures"]]
+        return pa.Table.from_pylist(rows)
+
+    @property
+    def assumptions(self) -> list[str]:
+        """Everything that the answer assumes, as sentences."""
+        return list(self.summary["assumptions"])
+
+    @property
+    def gaps(self) -> pa.Table:
+        """What the trace lacks or what was left out: code, count and words."""
+        import pyarrow as pa
+
+        schema = pa.schema([("code", pa.string()), ("count", pa.int64()), ("message", pa.string())])
+        return pa.Table.from_pylist(self.summary["gaps"], schema)
 
 
 def analyze(trace: Trace, solver: CollectiveSolver, **asked: Unpack[Asked]) -> Analysis:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeVar
 
-from atlas_lp.units import format_bandwidth, format_size, format_time
+from atlas_lp.units import format_bandwidth, format_size, format_time, parse_bandwidth, parse_time_ns
 
 Value = TypeVar("Value")
 
@@ -50,6 +50,7 @@ class Axis:
     quantity: str
     heading: str
     inverted: bool
+    parse: Callable[[str], Fraction]
     show_value: Callable[[Fraction, int], str]
     show_slope: Callable[[int], str]
 
@@ -98,6 +99,30 @@ class Axis:
         return self.show_value(Fraction(value), digits)
 
 
-LATENCY = Axis(0, "latency", "L", "ns", "messages", "latency", "L", False, format_time, str)
-GAP = Axis(1, "gap", "G", "ns_per_byte", "bytes", "bandwidth", "bandwidth", True, format_bandwidth, format_size)
+LATENCY = Axis(
+    index=0,
+    name="latency",
+    symbol="L",
+    unit="ns",
+    component="messages",
+    quantity="latency",
+    heading="L",
+    inverted=False,
+    parse=parse_time_ns,
+    show_value=format_time,
+    show_slope=str,
+)
+GAP = Axis(
+    index=1,
+    name="gap",
+    symbol="G",
+    unit="ns_per_byte",
+    component="bytes",
+    quantity="bandwidth",
+    heading="bandwidth",
+    inverted=True,
+    parse=parse_bandwidth,
+    show_value=format_bandwidth,
+    show_slope=format_size,
+)
 AXES = (LATENCY, GAP)

@@ -9,7 +9,10 @@ The names of :mod:`atlas_lp.api` are names of this package, imported when they a
     1536452
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atlas_lp.api import *
 
 __version__ = "0.1.0"
 

@@ -16,7 +16,7 @@ import numpy as np
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.program.links import Links
-from atlas_lp.program.nic_sharing import PortLoads, Rows, shared_ports, without_cycles
+from atlas_lp.program.nic_sharing import Rows, without_cycles
 from atlas_lp.program.vertices import Vertices
 from atlas_lp.solver.envelope import RankClasses
 from atlas_lp.solver.longest_path import Longest, PathVector
@@ -58,20 +58,18 @@ class Program:
 
 
 def compose(
-    signed: SignedTrace, collectives: Sequence[RankClasses], links: Links, loads: PortLoads | None = None
+    signed: SignedTrace, collectives: Sequence[RankClasses], links: Links, bounds: Rows | None = None
 ) -> Program:
     """Build the program of *signed*, whose instances take the planes of *collectives* and follow each other by *links*.
 
-    With *loads* collectives that overlap share their NICs (:mod:`~atlas_lp.program.nic_sharing`).
+    With *bounds* collectives that overlap share their NICs (:func:`~atlas_lp.program.nic_sharing.shared_ports`).
 
     Raises :class:`~atlas_lp.errors.CycleError` when two ranks recorded the same instances in opposite orders.
     """
     vertices = Vertices.of(signed.timeline, collectives)
-    rows = [_planes(collectives, vertices)]
-    if loads is not None:
-        rows.append(shared_ports(signed.timeline, vertices, loads))
+    rows = [_planes(collectives, vertices), *([] if bounds is None else [bounds])]
     graph, owner = _graph(links, rows, signed, vertices)
-    return Program(graph, owner, vertices, links.dependencies, 0 if loads is None else rows[1].instances)
+    return Program(graph, owner, vertices, links.dependencies, 0 if bounds is None else bounds.instances)
 
 
 def _planes(collectives: Sequence[RankClasses], vertices: Vertices) -> Rows:

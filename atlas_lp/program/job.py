@@ -25,9 +25,10 @@ from atlas_lp.program.compose import Program, compose
 from atlas_lp.program.critical_path import Step, steps_of
 from atlas_lp.program.links import Links
 from atlas_lp.program.message_graph import message_graph
-from atlas_lp.program.nic_sharing import PortLoads
+from atlas_lp.program.nic_sharing import PortLoads, Rows, shared_ports
 from atlas_lp.program.readings import find_links
 from atlas_lp.program.replay import Replay, replay
+from atlas_lp.program.vertices import Vertices
 from atlas_lp.program.what_if import AS_RECORDED, WhatIf, named
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
 from atlas_lp.solver.axis import Point, point
@@ -92,12 +93,11 @@ class Job:
         """The same job by another reading of its trace, or with NICs shared or not."""
         reading = dependencies or self.dependencies
         shared = self.contention if contention is None else contention
+        if shared and not len(self._port_bounds.sources):
+            return self.composed(reading, contention=False)
         if (reading, shared) not in self._programs:
-            loads = None
-            if shared:
-                loads = PortLoads.of(self.signed, self.envelopes, self.fabric.gpus_per_nic, self.changed)
-            program = compose(self.signed, self.collectives, self.links.by(reading), loads)
-            self._programs[reading, shared] = program
+            bounds = self._port_bounds if shared else None
+            self._programs[reading, shared] = compose(self.signed, self.collectives, self.links.by(reading), bounds)
         return self._programs[reading, shared]
 
     def native_ns(self, dependencies: str | None = None, contention: bool | None = None) -> Fraction:
@@ -141,6 +141,13 @@ class Job:
             lambda: solve(graph, solver.fabric, solver.box, limits=check, progress=progress),
             about,
         )
+
+    @cached_property
+    def _port_bounds(self) -> Rows:
+        """Bounds of collectives that overlap on a NIC, which no reading of the trace changes."""
+        loads = PortLoads.of(self.signed, self.envelopes, self.fabric.gpus_per_nic, self.changed)
+        vertices = Vertices.of(self.signed.timeline, self.collectives)
+        return shared_ports(self.signed.timeline, vertices, loads)
 
     @cached_property
     def _evaluator(self) -> Evaluator:

@@ -20,6 +20,7 @@ from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.program.job import Job
 from atlas_lp.program.links import DEPENDENCIES, records_events
 from atlas_lp.program.replay import replay
+from atlas_lp.schemas import SUMMARY
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
 from atlas_lp.solver.envelope import Envelope
 from atlas_lp.solver.highs import Certificate
@@ -60,9 +61,7 @@ class Summary:
         trace, envelope = self.trace, self.envelope
         certificates = [e.certificate for e in (*self.envelopes.values(), envelope)]
         return {
-            "schema": "atlas-lp/summary",
-            # History: 1 (0.1.0) first.
-            "version": 1,
+            **SUMMARY.head(),
             "tool": {"name": "atlas-lp", "version": atlas_lp.__version__, "model": MODEL_VERSION},
             "trace": {
                 "ranks": trace.gpus.num_rows,

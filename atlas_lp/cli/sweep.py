@@ -11,6 +11,7 @@ import click
 from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
 from atlas_lp.cli.output import print_json, print_nature, print_table
 from atlas_lp.errors import InputError, ThresholdError
+from atlas_lp.schemas import SWEEP
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_mos
         payers = found.summary["attribution"]["gap"] if bandwidth.points is None else None
         rows = _rows(pieces, _gaps(bandwidth), payers, base, "gap_ns_per_byte", "bytes")
     result = {
-        "schema": "atlas-lp/sweep",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **SWEEP.head(),
         "what_if": found.summary["what_if"],
         "native": {**found.summary["native"], "time_ns": number(base)},
         "kind": "pieces" if (latency or bandwidth).points is None else "points",  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""From a signature to its envelope by the cheapest way that is exact, or else a bracket (DESIGN section 6)."""
+"""From a signature to its envelope by the cheapest way that is exact, or else a bracket (docs/model.md#symmetry)."""
 
 from __future__ import annotations
 

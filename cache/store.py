@@ -22,12 +22,11 @@ import pyarrow as pa
 
 from atlas_lp.errors import CacheError
 from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.schemas import CACHE_ENTRY
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
 from atlas_lp.solver.highs import Certificate
 
-_SCHEMA = "atlas-lp/cache-entry"
-# History of the entry format: 1 (0.1.0) first; 2 planes between classes of ranks, what each rank sends.
-_FORMAT = 2
+_SCHEMA, _FORMAT = CACHE_ENTRY.name, CACHE_ENTRY.version
 _METADATA_KEY = b"atlas-lp"
 
 

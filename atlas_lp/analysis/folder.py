@@ -15,14 +15,13 @@ from atlas_lp.analysis.analyze import Analysis
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.report import render_report
+from atlas_lp.schemas import ANALYSIS_FILE
 from atlas_lp.solver.envelope import Box, Envelope
 
 FILES = ("analysis.arrow", "summary.json", "report.html")
 
 _METADATA_KEY = b"atlas-lp"
-_SCHEMA = "atlas-lp/analysis"
-# History of the file: 1 (0.1.0) first.
-_FORMAT = 1
+_SCHEMA, _FORMAT = ANALYSIS_FILE.name, ANALYSIS_FILE.version
 
 
 def json_text(value: Any) -> str:

@@ -19,6 +19,7 @@ from atlas_lp.collectives.rank_classes import times_ns
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.program.job import Job
 from atlas_lp.program.readings import possible_readings
+from atlas_lp.schemas import SUMMARY
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
 from atlas_lp.solver.axis import AXES
 from atlas_lp.solver.envelope import Envelope
@@ -58,9 +59,7 @@ class Summary:
         trace, envelope = self.trace, self.envelope
         certificates = [e.certificate for e in (*self.envelopes.values(), envelope)]
         return {
-            "schema": "atlas-lp/summary",
-            # History: 1 (0.1.0) first.
-            "version": 1,
+            **SUMMARY.head(),
             "tool": {"name": "atlas-lp", "version": atlas_lp.__version__, "model": MODEL_VERSION},
             "trace": {
                 "ranks": trace.gpus.num_rows,

@@ -19,6 +19,7 @@ from atlas_lp.cli.options import (
 )
 from atlas_lp.cli.output import print_json, print_nature, print_table, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.schemas import PATH
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ def path(
     makespan = number(steps[-1].end_ns) if steps else 0
     hops = Attribution(job).hops_at(point(*where))
     result = {
-        "schema": "atlas-lp/path",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **PATH.head(),
         "trace": {"synthetic": job.trace.synthetic},
         "what_if": job.what_if.sentences(job.dependencies),
         "dependencies": job.dependencies,

@@ -13,6 +13,7 @@ import click
 from atlas_lp.cli.options import quotient_option
 from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
 from atlas_lp.errors import InputError, UnitError
+from atlas_lp.schemas import ALONG, ENVELOPE, LP_SWEEP
 from atlas_lp.solver.axis import AXES, GAP, LATENCY, Axis
 from atlas_lp.units import format_bandwidth, format_size, format_time, number, parse_bandwidth, parse_time_ns
 
@@ -181,9 +182,7 @@ def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> 
 
     fabric = problem.fabric
     return {
-        "schema": "atlas-lp/envelope",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **ENVELOPE.head(),
         "graph": _graph_json(problem),
         "native": native_json(fabric),
         "box": box_json(envelope.box),
@@ -261,9 +260,7 @@ def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) 
             tell = None if report is None else (lambda done, axis=axis: report(axis.name, done, points))
             found[axis] = sweep(graph, problem.fabric, axis, values, tell)
     result: dict[str, Any] = {
-        "schema": "atlas-lp/lp-sweep",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **LP_SWEEP.head(),
         "graph": _graph_json(problem),
         "native": native_json(problem.fabric),
         "points": points,
@@ -346,9 +343,7 @@ def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) ->
     if as_json:
         print_json(
             {
-                "schema": "atlas-lp/along",
-                # History: 1 (0.1.0) first.
-                "version": 1,
+                **ALONG.head(),
                 "graph": _graph_json(problem),
                 "native": native_json(problem.fabric),
                 "component": component,

@@ -11,6 +11,7 @@ import click
 from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
 from atlas_lp.cli.output import print_json, print_nature, print_table
 from atlas_lp.errors import InputError, ThresholdError
+from atlas_lp.schemas import SWEEP
 from atlas_lp.solver.axis import GAP, LATENCY, Axis
 from atlas_lp.units import format_size, format_time, number
 
@@ -61,9 +62,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_mos
     else:
         rows = _points(pieces, axis.spaced(asked.low, asked.high, asked.points), base, axis)
     result = {
-        "schema": "atlas-lp/sweep",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **SWEEP.head(),
         "what_if": found.summary["what_if"],
         "native": {**found.summary["native"], "time_ns": number(base)},
         "kind": "pieces" if asked.points is None else "points",

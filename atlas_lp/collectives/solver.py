@@ -1,6 +1,6 @@
 """From a signature to its envelope by the cheapest way that is exact, or else a bracket; solved once and kept.
 
-docs/model.md, "Symmetry" and "Composition", has the reasons.
+docs/model.md#symmetry and docs/model.md#program have the reasons.
 """
 
 from __future__ import annotations

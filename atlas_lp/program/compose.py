@@ -1,4 +1,4 @@
-"""The program of a trace: instances and what lies between them as one event graph (docs/model.md, "Composition").
+"""The program of a trace: instances and what lies between them as one event graph (docs/model.md#program).
 
 Each instance has two vertices per class of its ranks: *ready*, when the last rank of the class has arrived, and *done*;
 one edge for each plane between two classes (:mod:`~atlas_lp.collectives.rank_classes`).  How instances follow each

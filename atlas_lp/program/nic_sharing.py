@@ -5,7 +5,7 @@ messages still pass the port one after the other: with the collectives in the or
 that ended last is done no earlier than the first was ready plus (m - 1) G + g for each message of all (but one body,
 which may be the last on its way).  These bounds are rows of the program like any other; they hold as long as the
 recorded order does, and say nothing of how a NIC shares itself.  Source: the interval (energetic) bound of scheduling
-theory, with the port of DESIGN section 4 as the machine.
+theory, with the port of docs/model.md#loggp as the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HiGHS as an independent witness: the dual side of DESIGN section 5.
+"""HiGHS as an independent witness: the dual side of docs/model.md#planes.
 
 The LP of a graph: minimise T subject to ``t_v >= t_u + w_uv(L, G)`` for every edge and ``T >= t_v`` for every
 vertex without out-edges; L and G are columns fixed at the point.  The tree of tight in-edges of a longest

@@ -1,4 +1,4 @@
-"""Exact longest paths of an event graph at a rational point (L, G): the primal side of DESIGN section 5.
+"""Exact longest paths of an event graph at a rational point (L, G): the primal side of docs/model.md#planes.
 
 Every edge weight is an integer after multiplication by a common denominator, so values, ties and path
 vectors are exact.  Sums that fit 62 bits run on plain 64-bit integers; larger ones on two limbs of 58

@@ -1,4 +1,4 @@
-"""From an event graph to its exact envelope over a box, with a certificate (DESIGN section 5)."""
+"""From an event graph to its exact envelope over a box, with a solver check (docs/model.md#all-planes)."""
 
 from __future__ import annotations
 

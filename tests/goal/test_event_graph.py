@@ -287,7 +287,7 @@ def issue_order(schedule: Schedule, message: dict[int, int]) -> list[int]:
 
 
 def simulate(schedule: Schedule, nodes: list[int], rule: PortRule, f: Fabric) -> Fraction:
-    """LogGP of DESIGN section 4 operation by operation, repeated until nothing moves."""
+    """LogGP of docs/model.md#loggp operation by operation, repeated until nothing moves."""
     sends, recvs = (column.tolist() for column in schedule.messages())
     message = dict(zip(sends, recvs, strict=True))
     came_from = {recv: send for send, recv in message.items()}

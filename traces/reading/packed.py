@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from atlas_lp.errors import TraceError
+from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
-_SCHEMA = "atlas-lp/trace"
-# History of the format: 1 (0.1.0) first.
-_FORMAT = 1
+_SCHEMA, _FORMAT = PACKED_TRACE.name, PACKED_TRACE.version
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
 _EPOCH = (1980, 1, 1, 0, 0, 0)

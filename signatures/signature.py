@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
+from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import STEPS, Chunking, Protocol, ring_chunking
 from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split, split_rule
 from atlas_lp.signatures.topology import Tree, assumed_rings, by_first_appearance
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from atlas_lp.signatures.nccl.transfers import Transfers
 
 __all__ = [
-    "COLLECTIVES",
     "Part",
     "Signature",
     "assumed_rings",
@@ -26,10 +26,6 @@ __all__ = [
     "ring_signature",
     "turned",
 ]
-
-COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
-"""Collectives with a ring schedule; sizes are those of the NCCL call: bytes sent per rank for AllGather,
-received per rank for ReduceScatter, the whole buffer for the others."""
 
 FIRST_MODELS = {
     "pat": "PAT is a first model: log2 steps with NCCL's packing, one reduce/copy per message and end",
@@ -39,10 +35,6 @@ FIRST_MODELS = {
     "collnet_direct": "CollNetDirect is a first model: the switch reduces in a fixed time, without L or G",
 }
 """Algorithms whose schedule is a proposal rather than NCCL's own sequence, and what each leaves out."""
-
-_ROOTED = ("Broadcast", "Reduce")
-_BYTE_UNITS = ("AllGather", "Broadcast")
-
 
 RecordedParts = Sequence[tuple[int, ...]]
 """Parts as a trace records them: (channel, count) or (channel, count, last chunk), in work units."""
@@ -171,7 +163,7 @@ def ring_signature(
     chunking = ring_chunking(collective, protocol)
     task = task_of(collective, protocol, size_bytes, element_bytes, len(rings), threads)
     spread = spread_over_channels(task, ranks, nccl, chunking.chunk_bytes, parts)
-    if collective in _ROOTED and not 0 <= root < ranks:
+    if COLLECTIVES[collective].rooted and not 0 <= root < ranks:
         raise InputError(f"root {root} is not one of {ranks} ranks")
     order = label_order(collective, rings[0], root)
     labels = {rank: label for label, rank in enumerate(order)}
@@ -219,7 +211,7 @@ def task_of(
 
     Raises :class:`~atlas_lp.errors.InputError` where *size_bytes* is no whole number of them.
     """
-    unit = 1 if collective in _BYTE_UNITS else element_bytes
+    unit = 1 if COLLECTIVES[collective].byte_counted else element_bytes
     if size_bytes % unit:
         raise InputError(f"{collective} of {size_bytes} bytes is not a whole number of {unit}-byte elements")
     return Task(collective, protocol, size_bytes // unit, unit, channels, threads or protocol.default_threads)
@@ -255,8 +247,8 @@ def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[Part, ...]:
 
 
 def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, channels: int) -> None:
-    if collective not in COLLECTIVES:
-        raise UnsupportedError(f"{collective} has no schedule; there are schedules for {', '.join(COLLECTIVES)}")
+    if collective not in WITH_KERNEL:
+        raise UnsupportedError(f"{collective} has no schedule; there are schedules for {', '.join(WITH_KERNEL)}")
     if ranks < 2:
         raise InputError(f"{collective} on {ranks} rank exchanges no messages")
     if size_bytes < 1:
@@ -337,7 +329,7 @@ def turned(ring: Sequence[int], first: int) -> list[int]:
 
 def label_order(collective: str, first_ring: Sequence[int], root: int = 0) -> list[int]:
     """Communicator rank of every label: the first ring from the root, or from rank 0 where there is none."""
-    return turned(first_ring, root if collective in _ROOTED else 0)
+    return turned(first_ring, root if COLLECTIVES[collective].rooted else 0)
 
 
 def _trimmed(row: list[int]) -> list[int]:

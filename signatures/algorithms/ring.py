@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from atlas_lp.signatures.collectives import COLLECTIVES
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import slice_sizes
 from atlas_lp.signatures.nccl.splits import Task, alignment_220, ceil_div, interleaved_lengths, round_up
@@ -154,7 +155,7 @@ def equal_chunks(signature: Signature) -> bool:
 def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield per loop: primitives (indices x P), how far back their chunk is (P), and the length of each chunk."""
     n = signature.ranks
-    if signature.collective in ("Broadcast", "Reduce"):
+    if COLLECTIVES[signature.collective].rooted:
         program, back = _chain(signature.collective, n)[index], np.zeros(1, dtype=np.int64)
     else:
         primitives, back = _program(signature.collective, n)

@@ -12,9 +12,10 @@ from atlas_lp.errors import InputError
 from atlas_lp.goal import SEND
 from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.algorithms.ring import ring_steps
+from atlas_lp.signatures.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import Task, interleaved_lengths, interleaved_parts
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
+from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings, rotated_nics, shared_nics
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -99,7 +100,7 @@ def test_impossible_parts(parts: list[tuple[int, int]], said: str) -> None:
 
 
 @given(
-    st.sampled_from(COLLECTIVES),
+    st.sampled_from(WITH_KERNEL),
     st.sampled_from(Protocol),
     st.integers(1, 5),
     st.sampled_from([1, 2, 4]),
@@ -123,7 +124,7 @@ def test_loops_of_219_cover_everything_once(
     assert sum(part for _, part in parts) == count
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", WITH_KERNEL)
 @pytest.mark.parametrize("protocol", list(Protocol))
 @pytest.mark.parametrize("size", [1, 7, 100_000, 9 * MIB + 5])
 def test_schedules_of_219(collective: str, protocol: Protocol, size: int) -> None:

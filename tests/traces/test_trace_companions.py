@@ -94,7 +94,7 @@ def test_choices_take_the_communicator_of_the_call_before(tmp_path):
 def test_channels_for_messages(tmp_path):
     counts = "4 coll channels, 4 collnet channels, 0 nvls channels, 16 p2p channels, 4 p2p channels per peer"
     text = log_of([], rings=False) + line("P2P Chunksize set to 524288") + line(counts)
-    trace = with_log(tmp_path, text, steps=[("AlltoAll", KIB)])
+    trace = with_log(tmp_path, text, steps=[("AllToAll", KIB)])
     assert trace.topologies[0].p2p_channels == (16, 4)
     assert dict(sign(trace)[0][0].sources)["channels"] == "companion: NCCL log"
 

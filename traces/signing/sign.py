@@ -17,13 +17,14 @@ from atlas_lp.signatures.algorithms.point_to_point import (
     point_to_point_signature,
 )
 from atlas_lp.signatures.algorithms.tree import tree_order, tree_signature
+from atlas_lp.signatures.collectives import COLLECTIVES, POINT_TO_POINT, SEND_RECV, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, label_order, ring_signature
+from atlas_lp.signatures.signature import Signature, label_order, ring_signature
 from atlas_lp.signatures.topology import Tree, assumed_rings, assumed_trees
 from atlas_lp.traces.signing import infer
-from atlas_lp.traces.trace import POINT_TO_POINT, Gap, Instance, Topology, Trace
+from atlas_lp.traces.trace import Gap, Instance, Topology, Trace
 
-ALL_TO_ALL = "AlltoAll"
+ALL_TO_ALL = "AllToAll"
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def sign(trace: Trace, gpus_per_nic: int = 1) -> tuple[list[SignedInstance], lis
 
 def _refuse_unsupported(trace: Trace) -> None:
     kinds = trace.column("operations", "type")
-    for kind in sorted(set(kinds) - {*COLLECTIVES, *POINT_TO_POINT, ALL_TO_ALL}):
+    for kind in sorted(set(kinds) - {*WITH_KERNEL, *POINT_TO_POINT, ALL_TO_ALL}):
         count = int(np.count_nonzero(kinds == kind))
-        supported = ", ".join((*COLLECTIVES, ALL_TO_ALL, *POINT_TO_POINT))
+        supported = ", ".join((*WITH_KERNEL, ALL_TO_ALL, *POINT_TO_POINT))
         raise UnsupportedError(f"{count} nccl{kind} operations have no schedule yet; supported are {supported}")
     copied = int(np.count_nonzero(trace.column("operations", "kernel") == "memcpy"))
     if copied:
@@ -112,7 +113,7 @@ class _Operation:
 
     def recorded_parts(self, element_bytes: int) -> list[tuple[int, int, int]] | None:
         """Parts (channel, count, last chunk) as recorded, None where they do not add up to the collective."""
-        unit = 1 if self.type in ("AllGather", "Broadcast") else element_bytes
+        unit = 1 if COLLECTIVES[self.type].byte_counted else element_bytes
         if not self.parts or sum(self.parts[::2]) * unit != self.size_bytes:
             return None
         pairs = zip(self.parts[::2], self.parts[1::2], strict=True)
@@ -173,7 +174,7 @@ class _Signer:
         self.known: dict[tuple[object, ...], tuple[SignedInstance, bool]] = {}
 
     def sign(self, instance: Instance) -> SignedInstance:
-        if instance.kind == "SendRecv":
+        if instance.kind == SEND_RECV:
             return self._sign_messages(instance)
         row = int(instance.rows[0])
         values = {name: column[row] for name, column in self.columns.items()}
@@ -281,7 +282,7 @@ class _Signer:
         return SignedInstance(instance, signature, tuple(_FIRST_MODELS[chosen.algorithm](nodes)), sources), False
 
     def _all_to_all(self, instance: Instance, operation: _Operation) -> tuple[SignedInstance, bool]:
-        """AlltoAll (NCCL 2.28+): the bytes of the call go from every rank to every rank."""
+        """AllToAll (NCCL 2.28+): the bytes of the call go from every rank to every rank."""
         nodes, nics = self.nodes[instance.communicator], self.nics[instance.communicator]
         channels, channel_source = self._p2p_channels(instance.communicator)
         signature = all_to_all_signature(int(operation.size_bytes), nodes, nics, nccl=self.nccl, **channels)

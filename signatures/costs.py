@@ -143,16 +143,6 @@ class CostTable:
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def reduce_copy_ns(
-    primitive: Primitive, protocol: Protocol, data_bytes: Ints, model: str | CostTable = "gh200"
-) -> Ints:
-    """Time in whole ns (rounded half up) of *primitive* on slices of *data_bytes*.
-
-    *model* is one of :data:`REDUCE_COPY_MODELS` or a loaded table.
-    """
-    return load_costs(model).time_ns(primitive, protocol, data_bytes)
-
-
 def load_costs(source: str | Path | CostTable = "gh200") -> CostTable:
     """Return a built-in table by name, or read one from a TOML file or an NPKit summary (``.json``).
 

@@ -7,25 +7,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import STEPS, Chunking, Protocol, ring_chunking
 from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split, split_rule
-from atlas_lp.signatures.topology import Tree, assumed_rings, by_first_appearance
-
-if TYPE_CHECKING:
-    from atlas_lp.signatures.nccl.transfers import Transfers
-
-__all__ = [
-    "Part",
-    "Signature",
-    "assumed_rings",
-    "label_order",
-    "ring_signature",
-    "turned",
-]
+from atlas_lp.signatures.nccl.transfers import Transfers
+from atlas_lp.signatures.placement import placed
+from atlas_lp.signatures.topology import Tree
 
 FIRST_MODELS = {
     "pat": "PAT is a first model: log2 steps with NCCL's packing, one reduce/copy per message and end",
@@ -62,9 +51,8 @@ class Signature:
     Ranks are labels 0..ranks-1: for rings in the order of the first ring, from communicator rank 0 or, for Broadcast
     and Reduce, from the root; for trees in the order of the first tree, parents first; otherwise node by node.
     ``rings`` lists labels in ring order from ring index 0, ``trees`` the trees over labels; ``nodes`` and ``nics`` give
-    the node of each label and the NIC within it, numbered by first appearance, and ``channel_nics``, where GPUs change
-    their NIC with the channel, the NICs per channel.  ``element_bytes`` is the size of a work unit (1 for AllGather and
-    Broadcast, which NCCL counts in bytes); ``split`` names the NCCL rule family, which also decides the last chunk, or
+    the node of each label and the NIC within it, numbered by first appearance.  ``element_bytes`` is the size of a work
+    unit (1 where NCCL counts in bytes); ``split`` names the NCCL rule family, which also decides the last chunk, or
     is ``recorded``; ``threads`` matter for families 2.19 and 2.20 only and are 0 otherwise; ``interleaved`` is the
     number of channels that the loops of 2.19 alternate over, 0 in newer versions.  ``transfers`` holds the messages of
     point-to-point operations.
@@ -86,7 +74,6 @@ class Signature:
     nodes: tuple[int, ...]
     nics: tuple[int, ...]
     trees: tuple[Tree, ...] = ()
-    channel_nics: tuple[tuple[int, ...], ...] = ()
     interleaved: int = 0
     transfers: Transfers | None = None
 
@@ -117,7 +104,7 @@ class Signature:
         values["parts"] = [_trimmed([p.channel, p.count, p.ring, p.chunk_bytes, p.last_chunk]) for p in self.parts]
         values["trees"] = [[tree.parents, tree.slots] for tree in self.trees]
         values["transfers"] = None if self.transfers is None else self.transfers.canonical()
-        optional = ("trees", "channel_nics", "interleaved", "transfers")
+        optional = ("trees", "interleaved", "transfers")
         return {name: value for name, value in values.items() if value or name not in optional}
 
     def key(self) -> str:
@@ -143,14 +130,12 @@ def ring_signature(
     nic_of_rank: Sequence[int] | None = None,
     threads: int | None = None,
     parts: RecordedParts | None = None,
-    channel_nics: Sequence[Sequence[int]] = (),
 ) -> Signature:
     """Build the signature of a ring collective.
 
     *rings* has one ring of communicator ranks per chosen channel; *node_of_rank* and *nic_of_rank* (default:
     one NIC per GPU) place them; *nccl* is a version such as ``2.28.9``; *element_bytes* the size of the datatype.
-    *parts*, where a trace records them, win over the split of *nccl*; *channel_nics* has a NIC per rank for every
-    channel where GPUs change it.
+    *parts*, where a trace records them, win over the split of *nccl*.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` for a collective or version without rules and
     :class:`~atlas_lp.errors.InputError` for impossible values.
@@ -168,8 +153,6 @@ def ring_signature(
     order = label_order(collective, rings[0], root)
     labels = {rank: label for label, rank in enumerate(order)}
     label_rings = [tuple(labels[rank] for rank in turned(ring, order[0])) for ring in rings]
-    if channel_nics and len(channel_nics) != len(rings):
-        raise InputError(f"NICs for {len(channel_nics)} of {len(rings)} channels")
     distinct = list(dict.fromkeys(label_rings[part.channel] for part in spread.parts))
     nodes, nics = placed(order, node_of_rank, nic_of_rank)
     return Signature(
@@ -188,7 +171,6 @@ def ring_signature(
         rings=tuple(distinct),
         nodes=nodes,
         nics=nics,
-        channel_nics=_channel_nics(order, nodes, channel_nics),
         interleaved=spread.interleaved,
     )
 
@@ -259,21 +241,6 @@ def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, cha
         raise InputError("a collective needs at least one channel")
 
 
-def placed(
-    order: Sequence[int], node_of_rank: Sequence[int], nic_of_rank: Sequence[int] | None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return node and NIC of each label, *order* being the ranks of the labels, numbered by first appearance."""
-    if nic_of_rank is not None and len(nic_of_rank) != len(node_of_rank):
-        raise InputError(f"{len(nic_of_rank)} NICs for {len(node_of_rank)} ranks: give one NIC number per rank")
-    nodes = by_first_appearance(node_of_rank[rank] for rank in order)
-    seen: dict[int, dict[int, int]] = {}
-    nics = []
-    for rank, node in zip(order, nodes, strict=True):
-        numbers = seen.setdefault(node, {})
-        nics.append(numbers.setdefault(rank if nic_of_rank is None else nic_of_rank[rank], len(numbers)))
-    return tuple(nodes), tuple(nics)
-
-
 def model_signature(
     algorithm: str,
     size_bytes: int,
@@ -302,23 +269,6 @@ def model_signature(
         nodes=nodes,
         nics=nics,
     )
-
-
-def _channel_nics(
-    order: Sequence[int], nodes: Sequence[int], channel_nics: Sequence[Sequence[int]]
-) -> tuple[tuple[int, ...], ...]:
-    """NIC of each label per channel, numbered in each node by first appearance over all channels."""
-    seen: dict[int, dict[int, int]] = {}
-    rows = []
-    for nics in channel_nics:
-        if len(nics) != len(order):
-            raise InputError(f"{len(nics)} NICs for {len(order)} ranks: give one NIC number per rank and channel")
-        row = []
-        for rank, node in zip(order, nodes, strict=True):
-            numbers = seen.setdefault(node, {})
-            row.append(numbers.setdefault(nics[rank], len(numbers)))
-        rows.append(tuple(row))
-    return tuple(rows)
 
 
 def turned(ring: Sequence[int], first: int) -> list[int]:

@@ -81,8 +81,7 @@ class Program:
     def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
         """Lay the program out as GOAL operations, block by block in the order (step, channel, chain).
 
-        *nic_of_rank* has a NIC per rank, or a row of them per channel; *credits* is ``local``, ``acknowledged`` or
-        ``none``.
+        *credits* is ``local``, ``acknowledged`` or ``none``.
         """
         leaves = [node_of_rank[self.rank[m.slice]] != node_of_rank[m.peer] for m in (self.receives, self.sends)]
         return self._laid_out(len(node_of_rank), nic_of_rank, leaves[0], leaves[1], credits)
@@ -190,7 +189,6 @@ class _Layout:
         phase, rows = self.phase[self.order], self.slice[self.order]
         rank, channel = self.program.rank[rows], self.program.channel[rows]
         is_calc = phase == _CALC
-        nics = nic_of_rank[channel, rank] if nic_of_rank.ndim == 2 else nic_of_rank[rank]
         acknowledges = (phase == _TELL) | (phase == _HEAR)
         tag = channel + LINK_TAG * self.link[self.order] + acknowledges * _ACKNOWLEDGE_TAG
         before, after = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -202,7 +200,7 @@ class _Layout:
             peer=self.peer[self.order],
             tag=np.where(is_calc, 0, tag),
             cpu=channel,
-            nic=np.where(is_calc, 0, nics),
+            nic=np.where(is_calc, 0, nic_of_rank[rank]),
             before=before,
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),

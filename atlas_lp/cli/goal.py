@@ -62,7 +62,7 @@ class _Asked:
         """Return its signature and what that assumes."""
         from atlas_lp.signatures.algorithms.assumed import Parameters, assumed_signature
         from atlas_lp.signatures.nccl.protocols import Protocol
-        from atlas_lp.signatures.topology import shared_nics
+        from atlas_lp.signatures.placement import shared_nics
 
         if self.ranks % self.gpus_per_node:
             raise InputError(f"{self.ranks} ranks do not fill nodes of {self.gpus_per_node} GPUs")

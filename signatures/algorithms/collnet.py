@@ -20,9 +20,10 @@ from atlas_lp.signatures.algorithms.tree import trees_signature
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import ceil_div, split_rule
+from atlas_lp.signatures.placement import members_of_nodes
 from atlas_lp.signatures.signature import Signature, model_signature
 from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import Tree, members_of_nodes
+from atlas_lp.signatures.topology import Tree
 
 Ints = NDArray[np.int64]
 

@@ -75,5 +75,5 @@ def expand(signature: Signature, reduce_copy: str | CostTable = "gh200", credits
             f"{signature.collective} on {signature.ranks} ranks expands to {count:.3g} operations; "
             f"the limit is {MAX_OPERATIONS:.2g}"
         )
-    nics = np.array(signature.channel_nics or signature.nics)
-    return program(signature, reduce_copy).schedule(np.array(signature.nodes), nics, credits)
+    nodes, nics = np.array(signature.nodes), np.array(signature.nics)
+    return program(signature, reduce_copy).schedule(nodes, nics, credits)

@@ -21,9 +21,10 @@ from atlas_lp.signatures.algorithms.tree import DOWN, UP, chunk_lengths, tree_op
 from atlas_lp.signatures.costs import CostTable
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import ceil_div, split_rule
+from atlas_lp.signatures.placement import members_of_nodes
 from atlas_lp.signatures.signature import Signature, model_signature
 from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import Tree, double_binary_tree, members_of_nodes
+from atlas_lp.signatures.topology import Tree, double_binary_tree
 
 Ints = NDArray[np.int64]
 

@@ -20,9 +20,9 @@ from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
 from atlas_lp.signatures.nccl.splits import SPLIT_RULES, ceil_div, split_rule
-from atlas_lp.signatures.signature import Part, RecordedParts, Signature, placed, spread_over_channels, task_of
+from atlas_lp.signatures.placement import members_of_nodes, placed
+from atlas_lp.signatures.signature import Part, RecordedParts, Signature, spread_over_channels, task_of
 from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import members_of_nodes
 
 Ints = NDArray[np.int64]
 

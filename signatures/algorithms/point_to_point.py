@@ -30,9 +30,9 @@ from atlas_lp.signatures.nccl.transfers import (
     p2p_rule,
     peer_rounds,
 )
-from atlas_lp.signatures.signature import Signature, placed
+from atlas_lp.signatures.placement import by_first_appearance, members_of_nodes, placed
+from atlas_lp.signatures.signature import Signature
 from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import by_first_appearance, members_of_nodes
 
 Ints = NDArray[np.int64]
 

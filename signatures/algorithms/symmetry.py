@@ -47,7 +47,7 @@ def find_symmetry(signature: Signature) -> Symmetry | None:
     share a NIC, and PAT one.  Chains (Broadcast, Reduce), trees and unequal messages have none.  Cost O(ranks x links)
     for each round of refinement.
     """
-    links = None if signature.channel_nics else _links(signature)
+    links = _links(signature)
     if links is None:
         return None
     nodes, ports = np.array(signature.nodes), _ports(signature)

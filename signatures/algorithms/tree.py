@@ -20,7 +20,8 @@ from atlas_lp.errors import InputError
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
 from atlas_lp.signatures.nccl.splits import ceil_div, round_up
-from atlas_lp.signatures.signature import Part, RecordedParts, Signature, placed, spread_over_channels, task_of
+from atlas_lp.signatures.placement import placed
+from atlas_lp.signatures.signature import Part, RecordedParts, Signature, spread_over_channels, task_of
 from atlas_lp.signatures.slices import Messages, Program
 from atlas_lp.signatures.topology import Tree
 

@@ -11,8 +11,9 @@ from functools import cached_property
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import STEPS, Chunking, Protocol, ring_chunking
-from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split, split_rule
+from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split
 from atlas_lp.signatures.nccl.transfers import Transfers
+from atlas_lp.signatures.nccl.versions import split_rule
 from atlas_lp.signatures.placement import placed
 from atlas_lp.signatures.topology import Tree
 
@@ -30,7 +31,7 @@ RecordedParts = Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Part:
+class ChannelPart:
     """What one channel carries: *count* work units along ring (or tree) number *ring* of the signature.
 
     *chunk_bytes* is the chunk of this channel where it differs from that of the signature (0: it does not), and
@@ -69,7 +70,7 @@ class Signature:
     chunk_bytes: int
     slices: int
     fifo_slices: int
-    parts: tuple[Part, ...]
+    parts: tuple[ChannelPart, ...]
     rings: tuple[tuple[int, ...], ...]
     nodes: tuple[int, ...]
     nics: tuple[int, ...]
@@ -183,7 +184,7 @@ class Spread:
     element_bytes: int
     threads: int
     interleaved: int
-    parts: tuple[Part, ...]
+    parts: tuple[ChannelPart, ...]
 
 
 def task_of(
@@ -214,12 +215,16 @@ def spread_over_channels(task: Task, ranks: int, nccl: str, chunk_bytes: int, re
         counts = split(rule, [task], task.channels, ranks)[0]
     interleaved = task.channels if rule == "2.19" else 0
     return Spread(
-        rule, task.element_bytes, threads, interleaved, tuple(Part(channel, count, 0) for channel, count in counts)
+        rule,
+        task.element_bytes,
+        threads,
+        interleaved,
+        tuple(ChannelPart(channel, count, 0) for channel, count in counts),
     )
 
 
-def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[Part, ...]:
-    parts = tuple(Part(row[0], row[1], 0, last_chunk=row[2] if len(row) > 2 else 0) for row in recorded)
+def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[ChannelPart, ...]:
+    parts = tuple(ChannelPart(row[0], row[1], 0, last_chunk=row[2] if len(row) > 2 else 0) for row in recorded)
     if sum(part.count for part in parts) != task.count:
         raise InputError(f"the recorded parts hold {sum(p.count for p in parts)} of {task.count} work units")
     for part in parts:
@@ -264,7 +269,7 @@ def model_signature(
         chunk_bytes=chunk_bytes,
         slices=1,
         fifo_slices=STEPS,
-        parts=(Part(0, size_bytes // element_bytes, 0),),
+        parts=(ChannelPart(0, size_bytes // element_bytes, 0),),
         rings=(),
         nodes=nodes,
         nics=nics,

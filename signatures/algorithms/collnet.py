@@ -19,10 +19,11 @@ from atlas_lp.signatures.algorithms.point_to_point import node_order
 from atlas_lp.signatures.algorithms.tree import trees_signature
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.nccl.splits import ceil_div, split_rule
+from atlas_lp.signatures.nccl.splits import ceil_div
+from atlas_lp.signatures.nccl.versions import split_rule
 from atlas_lp.signatures.placement import members_of_nodes
 from atlas_lp.signatures.signature import Signature, model_signature
-from atlas_lp.signatures.slices import Messages, Program
+from atlas_lp.signatures.slices import Messages, Slices
 from atlas_lp.signatures.topology import Tree
 
 Ints = NDArray[np.int64]
@@ -99,8 +100,8 @@ def collnet_direct_signature(
     )
 
 
-def collnet_direct_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*: scatter (chain 0), reduce and switch (chain 1), gather (chain 2).
+def collnet_direct_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*: scatter (chain 0), reduce and switch (chain 1), gather (chain 2).
 
     The link of a connection is twice the distance of its ranks in the node, plus 1 for the gather.
     """
@@ -122,7 +123,7 @@ def collnet_direct_program(signature: Signature, reduce_copy: CostTable, labels:
     link = np.tile(2 * (offsets - 1), rows)
     wire = np.repeat(np.tile(chunk, len(labels)), len(offsets))
     row = np.repeat(np.arange(rows), len(offsets))
-    return Program(
+    return Slices(
         rank=np.tile(np.repeat(labels, loops), 3),
         channel=np.zeros(3 * rows, dtype=np.int64),
         chain=np.repeat(np.arange(3), rows),

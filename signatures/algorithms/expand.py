@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.schedule import Schedule
-from atlas_lp.signatures.algorithms.collnet import collnet_direct_operations, collnet_direct_program
-from atlas_lp.signatures.algorithms.nvls import nvls_operations, nvls_program, nvls_tree_operations, nvls_tree_program
-from atlas_lp.signatures.algorithms.pat import pat_operations, pat_program
-from atlas_lp.signatures.algorithms.point_to_point import point_to_point_operations, point_to_point_program
-from atlas_lp.signatures.algorithms.ring import ring_operations, ring_program
-from atlas_lp.signatures.algorithms.tree import tree_operations, tree_program
+from atlas_lp.signatures.algorithms.collnet import collnet_direct_operations, collnet_direct_slices
+from atlas_lp.signatures.algorithms.nvls import nvls_operations, nvls_slices, nvls_tree_operations, nvls_tree_slices
+from atlas_lp.signatures.algorithms.pat import pat_operations, pat_slices
+from atlas_lp.signatures.algorithms.point_to_point import point_to_point_operations, point_to_point_slices
+from atlas_lp.signatures.algorithms.ring import ring_operations, ring_slices
+from atlas_lp.signatures.algorithms.tree import tree_operations, tree_slices
 from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.signatures.signature import Signature
-from atlas_lp.signatures.slices import Program
+from atlas_lp.signatures.slices import Slices
 
 Ints = NDArray[np.int64]
 
@@ -33,19 +33,19 @@ MAX_OPERATIONS = 60_000_000
 class _Algorithm:
     """How the schedules of one algorithm are counted and made."""
 
-    program: Callable[[Signature, CostTable, Ints], Program]
+    slices: Callable[[Signature, CostTable, Ints], Slices]
     operations: Callable[[Signature], int]
 
 
 _ALGORITHMS = {
-    "ring": _Algorithm(ring_program, ring_operations),
-    "tree": _Algorithm(tree_program, tree_operations),
-    "p2p": _Algorithm(point_to_point_program, point_to_point_operations),
-    "pat": _Algorithm(pat_program, pat_operations),
-    "nvls": _Algorithm(nvls_program, nvls_operations),
-    "nvls_tree": _Algorithm(nvls_tree_program, nvls_tree_operations),
-    "collnet_chain": _Algorithm(tree_program, tree_operations),
-    "collnet_direct": _Algorithm(collnet_direct_program, collnet_direct_operations),
+    "ring": _Algorithm(ring_slices, ring_operations),
+    "tree": _Algorithm(tree_slices, tree_operations),
+    "p2p": _Algorithm(point_to_point_slices, point_to_point_operations),
+    "pat": _Algorithm(pat_slices, pat_operations),
+    "nvls": _Algorithm(nvls_slices, nvls_operations),
+    "nvls_tree": _Algorithm(nvls_tree_slices, nvls_tree_operations),
+    "collnet_chain": _Algorithm(tree_slices, tree_operations),
+    "collnet_direct": _Algorithm(collnet_direct_slices, collnet_direct_operations),
 }
 
 ALGORITHMS = tuple(_ALGORITHMS)
@@ -57,10 +57,10 @@ def operation_count(signature: Signature) -> int:
     return _ALGORITHMS[signature.algorithm].operations(signature)
 
 
-def program(signature: Signature, reduce_copy: str | CostTable = "gh200", labels: Ints | None = None) -> Program:
-    """Return the program of the ranks *labels* (default: all), without any check of its size."""
+def slices(signature: Signature, reduce_copy: str | CostTable = "gh200", labels: Ints | None = None) -> Slices:
+    """Return the slices of the ranks *labels* (default: all), without any check of their number."""
     chosen = np.arange(signature.ranks) if labels is None else np.asarray(labels, dtype=np.int64)
-    return _ALGORITHMS[signature.algorithm].program(signature, load_costs(reduce_copy), chosen)
+    return _ALGORITHMS[signature.algorithm].slices(signature, load_costs(reduce_copy), chosen)
 
 
 def expand(signature: Signature, reduce_copy: str | CostTable = "gh200", credits: str = "local") -> Schedule:
@@ -76,4 +76,4 @@ def expand(signature: Signature, reduce_copy: str | CostTable = "gh200", credits
             f"the limit is {MAX_OPERATIONS:.2g}"
         )
     nodes, nics = np.array(signature.nodes), np.array(signature.nics)
-    return program(signature, reduce_copy).schedule(nodes, nics, credits)
+    return slices(signature, reduce_copy).schedule(nodes, nics, credits)

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.algorithms.tree import DOWN, UP, chunk_lengths, tree_operations, tree_program, trees_signature
+from atlas_lp.signatures.algorithms.tree import DOWN, UP, chunk_lengths, tree_operations, tree_slices, trees_signature
 from atlas_lp.signatures.costs import CostTable
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.nccl.splits import ceil_div, split_rule
+from atlas_lp.signatures.nccl.splits import ceil_div
+from atlas_lp.signatures.nccl.versions import split_rule
 from atlas_lp.signatures.placement import members_of_nodes
 from atlas_lp.signatures.signature import Signature, model_signature
-from atlas_lp.signatures.slices import Messages, Program
+from atlas_lp.signatures.slices import Messages, Slices
 from atlas_lp.signatures.topology import Tree, double_binary_tree
 
 Ints = NDArray[np.int64]
@@ -58,8 +59,8 @@ def _check(size_bytes: int, element_bytes: int, ranks: int, nccl: str) -> None:
         raise InputError(f"NVLS AllReduce of {size_bytes} bytes in {element_bytes}-byte elements on {ranks} ranks")
 
 
-def nvls_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*; the link of a connection is the distance of its ranks less one."""
+def nvls_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*; the link of a connection is the distance of its ranks less one."""
     k = signature.ranks
     labels = np.asarray(labels, dtype=np.int64)
     offsets = np.arange(1, k)
@@ -70,7 +71,7 @@ def nvls_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
     link = np.tile(offsets - 1, len(labels))
     to = ((labels[:, None] + offsets) % k).reshape(-1)
     source = ((labels[:, None] - offsets) % k).reshape(-1)
-    return Program(
+    return Slices(
         rank=np.tile(labels, 2),
         channel=np.zeros(2 * len(labels), dtype=np.int64),
         chain=np.zeros(2 * len(labels), dtype=np.int64),
@@ -135,9 +136,9 @@ def _head_trees(members: Sequence[Sequence[int]], which: int) -> Tree:
     return Tree(tuple(parents[rank] for rank in sorted(parents)), tuple(slots[rank] for rank in sorted(slots)))
 
 
-def nvls_tree_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*: trees, with the switch before and after each chunk."""
-    trees = tree_program(signature, reduce_copy, labels)
+def nvls_tree_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*: trees, with the switch before and after each chunk."""
+    trees = tree_slices(signature, reduce_copy, labels)
     heads = signature.ranks // len(set(signature.nodes))
     volume = np.zeros(len(trees.rank), dtype=np.int64)
     for part in signature.parts:

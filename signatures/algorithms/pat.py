@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
-from atlas_lp.signatures.nccl.splits import SPLIT_RULES, ceil_div, split_rule
+from atlas_lp.signatures.nccl.splits import ceil_div
+from atlas_lp.signatures.nccl.versions import SPLIT_RULES, split_rule
 from atlas_lp.signatures.placement import members_of_nodes, placed
-from atlas_lp.signatures.signature import Part, RecordedParts, Signature, spread_over_channels, task_of
-from atlas_lp.signatures.slices import Messages, Program
+from atlas_lp.signatures.signature import ChannelPart, RecordedParts, Signature, spread_over_channels, task_of
+from atlas_lp.signatures.slices import Messages, Slices
 
 Ints = NDArray[np.int64]
 
@@ -128,14 +129,14 @@ def pat_steps(collective: str, ranks: int, per_message: int) -> PatSteps:
     return PatSteps(np.array([d for d, _ in rows]), np.array([len(packed) for _, packed in rows]), np.array(needs))
 
 
-def blocks_per_message(signature: Signature, part: Part) -> int:
+def blocks_per_message(signature: Signature, part: ChannelPart) -> int:
     """Blocks that NCCL packs into one message: a power of two that fits the chunk, at most half of the ranks."""
     fitting = (part.chunk_bytes or signature.chunk_bytes) // (part.count * signature.element_bytes)
     return 1 << min(max(fitting, 1).bit_length() - 1, (ceil_div(signature.ranks, 2) - 1).bit_length())
 
 
-def pat_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*; the link of a connection is its dimension."""
+def pat_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*; the link of a connection is its dimension."""
     tables: list[Ints] = []
     before, after, count = [], [], 0
     for part in signature.parts:
@@ -147,7 +148,7 @@ def pat_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> P
         count += 2 * sends.shape[1]
     rank, channel, chain, step, cost, peer, link, wire = np.concatenate(tables, axis=1)
     sends, receives = np.flatnonzero(chain == _SENDS), np.flatnonzero(chain == _RECEIVES)
-    return Program(
+    return Slices(
         rank=rank,
         channel=channel,
         chain=chain,
@@ -160,7 +161,9 @@ def pat_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> P
     )
 
 
-def _part_rows(signature: Signature, reduce_copy: CostTable, part: Part, labels: Ints) -> tuple[Ints, Ints, Ints]:
+def _part_rows(
+    signature: Signature, reduce_copy: CostTable, part: ChannelPart, labels: Ints
+) -> tuple[Ints, Ints, Ints]:
     """Rows that send and rows that receive one part, and per sending row the receiving row it needs (-1: none).
 
     A row is (rank, channel, chain, step, cost, peer, link, wire); both kinds are in the order rank, loop, message.

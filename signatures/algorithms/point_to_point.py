@@ -27,12 +27,12 @@ from atlas_lp.signatures.nccl.transfers import (
     channel_of_part,
     cut_parts,
     is_uneven,
-    p2p_rule,
     peer_rounds,
 )
+from atlas_lp.signatures.nccl.versions import p2p_rule
 from atlas_lp.signatures.placement import by_first_appearance, members_of_nodes, placed
 from atlas_lp.signatures.signature import Signature
-from atlas_lp.signatures.slices import Messages, Program
+from atlas_lp.signatures.slices import Messages, Slices
 
 Ints = NDArray[np.int64]
 
@@ -243,8 +243,8 @@ def _calls(signature: Signature, labels: Ints) -> _Calls:
     return _Calls(source, destination, np.full_like(source, transfers.equal_bytes), number, base, number)
 
 
-def point_to_point_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels* of a group of calls.
+def point_to_point_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels* of a group of calls.
 
     The link of a connection is the round in which its pair first meets, which is alike for equal ranks.
     """
@@ -267,7 +267,7 @@ def point_to_point_program(signature: Signature, reduce_copy: CostTable, labels:
     barriers, waits = _batches(table, stride)
     every = np.concatenate([table, barriers], axis=1)
     rank, channel, chain, step, cost, wire, peer, link, _, _, _ = every
-    return Program(
+    return Slices(
         rank=rank,
         channel=channel,
         chain=chain,

@@ -16,8 +16,8 @@ from atlas_lp.signatures.collectives import COLLECTIVES
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import slice_sizes
 from atlas_lp.signatures.nccl.splits import Task, alignment_220, ceil_div, interleaved_lengths, round_up
-from atlas_lp.signatures.signature import Part, Signature
-from atlas_lp.signatures.slices import Messages, Program
+from atlas_lp.signatures.signature import ChannelPart, Signature
+from atlas_lp.signatures.slices import Messages, Slices
 
 Ints = NDArray[np.int64]
 
@@ -41,8 +41,8 @@ class Steps:
     elements: Ints
 
 
-def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels* (labels of *signature*) of a ring collective.
+def ring_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels* (labels of *signature*) of a ring collective.
 
     Every connection goes to the next rank of a channel's ring, so its link is 0.
     """
@@ -72,7 +72,7 @@ def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
     rank, channel, step, primitive, wire, cost, following, previous = (np.concatenate(c) for c in columns)
     receives = np.flatnonzero(np.array([p.receives for p in PRIMITIVES])[primitive])
     sends = np.flatnonzero(np.array([p.sends for p in PRIMITIVES])[primitive])
-    return Program(
+    return Slices(
         rank=rank,
         channel=channel,
         chain=np.zeros_like(rank),
@@ -85,7 +85,7 @@ def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
     )
 
 
-def ring_steps(signature: Signature, part: Part, indices: Ints | None = None) -> Steps:
+def ring_steps(signature: Signature, part: ChannelPart, indices: Ints | None = None) -> Steps:
     """Return what the ring *indices* (default: all) do for one channel's *part* of *signature*."""
     index = np.arange(signature.ranks) if indices is None else np.sort(indices)
     blocks = []
@@ -152,20 +152,20 @@ def equal_chunks(signature: Signature) -> bool:
     )
 
 
-def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _loops(signature: Signature, part: ChannelPart, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield per loop: primitives (indices x P), how far back their chunk is (P), and the length of each chunk."""
     n = signature.ranks
     if COLLECTIVES[signature.collective].rooted:
         program, back = _chain(signature.collective, n)[index], np.zeros(1, dtype=np.int64)
     else:
-        primitives, back = _program(signature.collective, n)
+        primitives, back = _primitives(signature.collective, n)
         program = np.broadcast_to(primitives, (len(index), len(primitives)))
     for lengths in _lengths(signature, part):
         # The blocks of AllGather and ReduceScatter are alike: one length stands for all ranks.
         yield program, back, np.full(n, lengths[0]) if len(back) > 1 and len(lengths) == 1 else lengths
 
 
-def _lengths(signature: Signature, part: Part) -> Iterator[Ints]:
+def _lengths(signature: Signature, part: ChannelPart) -> Iterator[Ints]:
     """Yield per loop the lengths of its chunks: n for AllReduce, else one."""
     n, width = signature.ranks, part.count
     chunk = signature.chunk_bytes // signature.element_bytes
@@ -179,7 +179,7 @@ def _lengths(signature: Signature, part: Part) -> Iterator[Ints]:
         yield _cut(left, length, chunks)
 
 
-def _program(collective: str, n: int) -> tuple[Ints, Ints]:
+def _primitives(collective: str, n: int) -> tuple[Ints, Ints]:
     """Primitives of ring index i in order, each with b of the chunk (i - b) mod n it works on."""
     if collective == "AllReduce":
         steps = [(_P.SEND, 1)]
@@ -214,13 +214,13 @@ def last_alignment(signature: Signature) -> int:
     return alignment_220(_task(signature))
 
 
-def last_lengths(signature: Signature, part: Part) -> Ints:
+def last_lengths(signature: Signature, part: ChannelPart) -> Ints:
     """Length of every chunk in the last, partial loop of AllReduce (zeros when all loops are full)."""
     left = part.count % (signature.ranks * signature.chunk_bytes // signature.element_bytes)
     return _cut(left, _last_chunk(signature, part, left), signature.ranks)
 
 
-def _last_chunk(signature: Signature, part: Part, left: int) -> int:
+def _last_chunk(signature: Signature, part: ChannelPart, left: int) -> int:
     return part.last_chunk or round_up(ceil_div(left, signature.ranks), last_alignment(signature))
 
 

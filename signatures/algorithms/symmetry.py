@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.goal.schedule import Schedule
-from atlas_lp.signatures.algorithms.expand import program
+from atlas_lp.signatures.algorithms.expand import slices
 from atlas_lp.signatures.algorithms.point_to_point import round_links
 from atlas_lp.signatures.algorithms.ring import equal_chunks, last_alignment, last_lengths
 from atlas_lp.signatures.costs import CostTable
@@ -167,7 +167,7 @@ def quotient(
     signature: Signature, symmetry: Symmetry, reduce_copy: str | CostTable, credits: str
 ) -> tuple[Schedule, Ints]:
     """Expand one rank per class; return the schedule and the node number (a port) of each of its ranks."""
-    schedule = program(signature, reduce_copy, symmetry.representative).quotient(
+    schedule = slices(signature, reduce_copy, symmetry.representative).quotient(
         np.array(signature.nodes), symmetry.class_of_rank, np.zeros(symmetry.classes, dtype=np.int64), credits
     )
     return schedule, symmetry.port

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, SEND
 from atlas_lp.signatures.algorithms.collnet import collnet_chain_signature, collnet_direct_signature
-from atlas_lp.signatures.algorithms.expand import ALGORITHMS, program
+from atlas_lp.signatures.algorithms.expand import ALGORITHMS, slices
 from atlas_lp.signatures.algorithms.nvls import nvls_signature, nvls_tree_signature
 from atlas_lp.signatures.algorithms.pat import blocks_per_message, pat_signature, pat_steps
 from atlas_lp.signatures.nccl.protocols import Protocol
@@ -111,7 +111,7 @@ def test_pat_on_symbolic_data(collective: str, ranks: int, channels: int, size: 
 def test_pat_messages_of_the_specification(size: int, messages: int, chunk: int) -> None:
     signature = pat("AllGather", size, 64)
     assert [part.chunk_bytes for part in signature.parts] == [chunk]
-    assert len(program(signature, labels=np.array([5])).sends.slice) == messages
+    assert len(slices(signature, labels=np.array([5])).sends.slice) == messages
 
 
 @given(st.sampled_from(["AllGather", "ReduceScatter"]), st.integers(2, 200), st.sampled_from([1, 2, 4, 32]))
@@ -167,7 +167,7 @@ def test_nvls_tree_sums_over_the_nodes_for_each_head(nodes: int, per_node: int, 
     signature = nvls_tree_signature(MIB + 4, nodes_of(nodes, per_node), channels=channels, nccl="2.20")
     schedule = check(signature)
     total: dict[tuple[int, int], list[int]] = defaultdict(list)
-    p = program(signature)
+    p = slices(signature)
     share = -(-(MIB // 4 + 1) // per_node) * 4
     chunks = {part.channel: 0 for part in signature.parts}
     sent = Counter(

@@ -117,7 +117,7 @@ Curve = Fit | Points
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs of all primitives by protocol, of the switches of first models, and what using them assumes."""
+    """Costs of all primitives by protocol, of the switches of approximations, and what using them assumes."""
 
     name: str
     assumption: str
@@ -128,7 +128,7 @@ class CostTable:
         return self._at(protocol.value, primitive.name.lower(), data_bytes)
 
     def switch_ns(self, kind: str, data_bytes: Ints) -> Ints:
-        """Time of *data_bytes* through the ``nvlink`` switch or the reducer in the ``network`` (first models)."""
+        """Time of *data_bytes* through the ``nvlink`` switch or the reducer in the ``network``."""
         return self._at("switch", kind, data_bytes)
 
     def _at(self, group: str, name: str, data_bytes: Ints) -> Ints:

@@ -19,6 +19,11 @@ def members_of_nodes(node_of_rank: Sequence[int]) -> list[list[int]]:
     return list(members.values())
 
 
+def node_order(node_of_rank: Sequence[int]) -> list[int]:
+    """Communicator rank of every label where no ring or tree orders them: node by node, ranks ascending."""
+    return [rank for members in members_of_nodes(node_of_rank) for rank in members]
+
+
 def by_first_appearance(values: Iterable[int]) -> list[int]:
     """Number *values* from 0 in the order in which they first appear."""
     numbers: dict[int, int] = {}

@@ -17,15 +17,6 @@ from atlas_lp.signatures.nccl.versions import split_rule
 from atlas_lp.signatures.placement import placed
 from atlas_lp.signatures.topology import Tree
 
-FIRST_MODELS = {
-    "pat": "PAT is a first model: log2 steps with NCCL's packing, one reduce/copy per message and end",
-    "nvls": "NVLS is a first model: a barrier and one calc of bytes (1 + 1/k) at NVLink rate per GPU",
-    "nvls_tree": "NVLSTree is a first model: one node-level tree per GPU, NVLS before the up and after the down sends",
-    "collnet_chain": "CollNetChain is a first model: the switch reduces in a fixed time, without L or G",
-    "collnet_direct": "CollNetDirect is a first model: the switch reduces in a fixed time, without L or G",
-}
-"""Algorithms whose schedule is a proposal rather than NCCL's own sequence, and what each leaves out."""
-
 RecordedParts = Sequence[tuple[int, ...]]
 """Parts as a trace records them: (channel, count) or (channel, count, last chunk), in work units."""
 
@@ -87,11 +78,6 @@ class Signature:
     def chunking(self) -> Chunking:
         """How the part of a channel is cut."""
         return Chunking(self.chunk_bytes, self.slices, self.fifo_slices)
-
-    @property
-    def assumption(self) -> str:
-        """What to tell a reader where the schedule is a first model of the algorithm; empty where it is exact."""
-        return FIRST_MODELS.get(self.algorithm, "")
 
     @property
     def leaves_node(self) -> bool:
@@ -246,33 +232,42 @@ def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, cha
         raise InputError("a collective needs at least one channel")
 
 
-def model_signature(
+def simple_signature(
+    collective: str,
     algorithm: str,
-    size_bytes: int,
-    element_bytes: int,
-    chunk_bytes: int,
     order: Sequence[int],
     node_of_rank: Sequence[int],
     nic_of_rank: Sequence[int] | None,
+    *,
+    size_bytes: int,
+    element_bytes: int,
+    chunk_bytes: int,
+    split: str = "model",
+    parts: Sequence[ChannelPart] | None = None,
+    transfers: Transfers | None = None,
 ) -> Signature:
-    """Return the AllReduce of a model that treats all channels as one and knows neither rings nor trees."""
+    """Return the signature of what runs the Simple protocol in chunks of one slice, without rings and trees.
+
+    *order* has the communicator rank of every label; without *parts* all channels count as one.
+    """
     nodes, nics = placed(order, node_of_rank, nic_of_rank)
     return Signature(
-        collective="AllReduce",
+        collective=collective,
         algorithm=algorithm,
         protocol=Protocol.SIMPLE,
         size_bytes=size_bytes,
         element_bytes=element_bytes,
-        ranks=len(node_of_rank),
-        split="model",
+        ranks=len(order),
+        split=split,
         threads=0,
         chunk_bytes=chunk_bytes,
         slices=1,
         fifo_slices=STEPS,
-        parts=(ChannelPart(0, size_bytes // element_bytes, 0),),
+        parts=(ChannelPart(0, size_bytes // element_bytes, 0),) if parts is None else tuple(parts),
         rings=(),
         nodes=nodes,
         nics=nics,
+        transfers=transfers,
     )
 
 

@@ -72,6 +72,26 @@ class Slices:
     waits: tuple[Ints, Ints] = (_NONE, _NONE)
     reduces: NDArray[np.bool_] | None = None
 
+    @classmethod
+    def of_rows(cls, rows: Ints, sends: Ints, receives: Ints, fifo_slices: int, waits: tuple[Ints, Ints]) -> Slices:
+        """Return slices that have one message at most, given as a table with a column per slice.
+
+        The lines of *rows* are rank, channel, chain, step, cost, peer, link and wire bytes (any others are left
+        alone); *sends* and *receives* number the slices whose message goes out or comes in.
+        """
+        rank, channel, chain, step, cost_ns, peer, link, wire = rows[:8]
+        return cls(
+            rank=rank,
+            channel=channel,
+            chain=chain,
+            step=step,
+            cost_ns=cost_ns,
+            receives=Messages(receives, peer[receives], link[receives], wire[receives]),
+            sends=Messages(sends, peer[sends], link[sends], wire[sends]),
+            fifo_slices=fifo_slices,
+            waits=waits,
+        )
+
     def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
         """Lay the slices out as GOAL operations, block by block in the order (step, channel, chain).
 

@@ -15,8 +15,8 @@ from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import SEND, EventGraph, Schedule, event_graph
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION, expand, operation_count
-from atlas_lp.signatures.algorithms.ring import equal_chunks
-from atlas_lp.signatures.algorithms.symmetry import bracket, find_symmetry, quotient
+from atlas_lp.signatures.algorithms.ring import bracket, equal_chunks
+from atlas_lp.signatures.algorithms.symmetry import find_symmetry, quotient
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
 from atlas_lp.solver.solve import Planes, solve

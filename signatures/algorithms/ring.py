@@ -7,17 +7,19 @@ Source: NVIDIA/nccl ``device/all_reduce.h``, ``all_gather.h``, ``reduce_scatter.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.signatures.collectives import COLLECTIVES
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.costs import CostTable, Primitive
-from atlas_lp.signatures.nccl.protocols import slice_sizes
+from atlas_lp.signatures.nccl.protocols import Protocol, slice_sizes
 from atlas_lp.signatures.nccl.splits import Task, alignment_220, ceil_div, interleaved_lengths, round_up
-from atlas_lp.signatures.signature import ChannelPart, Signature
+from atlas_lp.signatures.signature import ChannelPart, Signature, label_order, ring_signature
 from atlas_lp.signatures.slices import Messages, Slices
+from atlas_lp.signatures.topology import assumed_rings
 
 Ints = NDArray[np.int64]
 
@@ -234,3 +236,73 @@ def _cut(left: int, length: int, ranks: int) -> Ints:
     """Chunks of *length* until nothing is left."""
     lengths: Ints = np.clip(left - np.arange(ranks) * length, 0, length)
     return lengths
+
+
+def bracket(signature: Signature) -> tuple[Signature, Signature]:
+    """Two signatures with equal chunks around an AllReduce whose last chunks differ.
+
+    The second has all chunks of the last loop as large as the largest: an upper bound.  The first has them as large as
+    the average, rounded down: a lower bound up to rounding, because T is convex in the chunk sizes and does not change
+    when they are moved round the ring by whole nodes, so that averaging can only lower it.
+    """
+    n, unit = signature.ranks, last_alignment(signature)
+    least, most = [], []
+    for part in signature.parts:
+        tail = last_lengths(signature, part)
+        left = int(tail.sum())
+        average = max(left // n // unit, 1) * unit if left else 0
+        least.append(replace(part, count=part.count - left + n * average))
+        most.append(replace(part, count=part.count - left + n * int(tail.max())))
+    return replace(signature, parts=tuple(least)), replace(signature, parts=tuple(most))
+
+
+def _built(p: Parameters) -> Built:
+    rings = p.rings or assumed_rings(p.node_of_rank, 1 if p.channels is None else p.channels)
+    signature = ring_signature(
+        p.collective,
+        p.protocol,
+        p.size_bytes,
+        rings,
+        p.node_of_rank,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        root=p.root,
+        nic_of_rank=p.nic_of_rank,
+        threads=p.threads,
+        parts=p.parts,
+    )
+    ranks = label_order(p.collective, rings[0], p.root)
+    if p.rings:
+        return Built(signature, ranks)
+    return Built(
+        signature,
+        ranks,
+        assumed="rings are assumed, not recorded: node after node, turned by one GPU per channel",
+        source="assumed: rings in rank order, node after node, turned by one GPU per channel",
+    )
+
+
+def _links(signature: Signature) -> list[Ints] | None:
+    """The neighbours on every ring; None for chains and where chunks differ."""
+    if COLLECTIVES[signature.collective].rooted or not equal_chunks(signature):
+        return None
+    links = []
+    for ring in signature.rings:
+        following = np.empty(signature.ranks, dtype=np.int64)
+        following[list(ring)] = np.roll(ring, -1)
+        previous = np.empty_like(following)
+        previous[following] = np.arange(signature.ranks)
+        links += [following, previous]
+    return links
+
+
+RING = Algorithm(
+    name="ring",
+    collectives=WITH_KERNEL,
+    protocols=tuple(Protocol),
+    build=_built,
+    slices=ring_slices,
+    operations=ring_operations,
+    links=_links,
+    follows="rings",
+)

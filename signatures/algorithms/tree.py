@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
 from atlas_lp.signatures.nccl.splits import ceil_div, round_up
 from atlas_lp.signatures.placement import placed
 from atlas_lp.signatures.signature import ChannelPart, RecordedParts, Signature, spread_over_channels, task_of
 from atlas_lp.signatures.slices import Messages, Slices
-from atlas_lp.signatures.topology import Tree
+from atlas_lp.signatures.topology import Tree, assumed_trees
 
 Ints = NDArray[np.int64]
 
@@ -307,3 +308,38 @@ def _messages(first_row: Ints, peer: Ints, link: Ints, wire: Ints) -> Ints:
     chunks = len(wire)
     rows = (first_row[:, None] + np.arange(chunks)).reshape(-1)
     return np.stack([rows, np.repeat(peer, chunks), np.repeat(link, chunks), np.tile(wire, len(first_row))])
+
+
+def _built(p: Parameters) -> Built:
+    trees = p.trees or assumed_trees(p.node_of_rank, 1 if p.channels is None else p.channels, p.tree_pattern)
+    signature = tree_signature(
+        p.protocol,
+        p.size_bytes,
+        trees,
+        p.node_of_rank,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        nic_of_rank=p.nic_of_rank,
+        threads=p.threads,
+        parts=p.parts,
+    )
+    if p.trees:
+        return Built(signature, tree_order(trees))
+    return Built(
+        signature,
+        tree_order(trees),
+        assumed="trees are assumed, not recorded: double binary trees over nodes "
+        f"(pattern {p.tree_pattern}), chains of GPUs inside",
+        source="assumed: balanced double binary trees over nodes in rank order, a chain inside each",
+    )
+
+
+TREE = Algorithm(
+    name="tree",
+    collectives=("AllReduce",),
+    protocols=tuple(Protocol),
+    build=_built,
+    slices=tree_slices,
+    operations=tree_operations,
+    follows="trees",
+)

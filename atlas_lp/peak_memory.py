@@ -14,7 +14,8 @@ _earlier = [0]
 def whole_peak_bytes() -> int:
     """Most memory this process ever had."""
     unit = 1 if sys.platform == "darwin" else 1024
-    return max(*_earlier, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+    # The two counters of Linux lag behind each other by some pages.
+    return max(*_earlier, _counted(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def restart_peak() -> bool:
@@ -29,6 +30,10 @@ def restart_peak() -> bool:
 
 def peak_bytes() -> int:
     """Most memory since :func:`restart_peak`, or ever where the system cannot count anew."""
+    return _counted() or whole_peak_bytes()
+
+
+def _counted() -> int:
+    """Most memory since the count was last restarted, 0 where the system does not count."""
     lines = _STATUS.read_text("ascii").splitlines() if _STATUS.exists() else []
-    found = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    return found or whole_peak_bytes()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

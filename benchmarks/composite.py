@@ -22,20 +22,23 @@ from graphs import stencil
 from measuring import claim, in_bytes, in_fresh_process, in_seconds, show, start_bytes
 
 from atlas_lp.cache import Store
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import event_graph
 from atlas_lp.peak_memory import peak_bytes
 from atlas_lp.program.job import solve_job
-from atlas_lp.program.message_graph import monolithic
+from atlas_lp.program.message_graph import message_graph
+from atlas_lp.program.readings import find_links
+from atlas_lp.solver.axis import LATENCY, point
 from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.solver.solve import solve, solve_along
 from atlas_lp.traces.reading.read import read_trace
-from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.signing.signed_trace import SignedTrace
 from atlas_lp.traces.synthetic.demo import write_demo
 
 COLD_SECONDS, COLD_BYTES, WARM_SECONDS = 2, 4e8, 0.2
-LATENCY = Fraction(0), Fraction(10**6)
+RANGE = Fraction(0), Fraction(10**6)
 
 
 def load_compiled() -> None:
@@ -45,15 +48,14 @@ def load_compiled() -> None:
 
 def composite(traces: Path, cache: Path) -> dict[str, Any]:
     """Solve signatures and program; the first run fills the cache."""
-    trace, fabric, box = read_trace([traces]), load_fabric(), Box()
+    trace, fabric = read_trace([traces]), load_fabric()
     load_compiled()
     start_bytes()
     begin = perf_counter()
-    store = Store(cache)
-    job = solve_job(trace, fabric, box, store)
-    envelope = job.solve(box, store)
+    job = solve_job(trace, CollectiveSolver(fabric, store=Store(cache)))
+    envelope = job.solve()
     seconds = perf_counter() - begin
-    pieces = envelope.along_latency(fabric.gap_ns_per_byte)
+    pieces = envelope.along(LATENCY, fabric.gap_ns_per_byte)
     native = float(envelope.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte))
     found = {"vertices": job.program.graph.vertices, "pieces": len(pieces), "planes": len(envelope.vectors)}
     return {**found, "seconds": seconds, "peak": peak_bytes(), "native_ns": native}
@@ -65,11 +67,11 @@ def messages(traces: Path, quick: bool) -> dict[str, Any]:
     load_compiled()
     start_bytes()
     begin = perf_counter()
-    signed, _ = sign(trace, fabric.gpus_per_nic)
-    schedule = monolithic(trace, signed, fabric, None)
+    signed = SignedTrace.of(trace, fabric.gpus_per_nic)
+    schedule = message_graph(signed, fabric, find_links(signed))
     graph = event_graph(schedule, trace.column("gpus", "node"), fabric.port_rule, fabric.ingress)
     native = Evaluator(graph, fabric.theta()).at(point(fabric.latency_ns, fabric.gap_ns_per_byte)).time_ns
-    pieces = [] if quick else solve_along(graph, fabric, "messages", *LATENCY)
+    pieces = [] if quick else solve_along(graph, fabric, "messages", *RANGE)
     found = {"vertices": graph.vertices, "pieces": len(pieces), "planes": 0}
     return {**found, "seconds": perf_counter() - begin, "peak": peak_bytes(), "native_ns": float(native)}
 

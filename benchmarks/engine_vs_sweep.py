@@ -19,6 +19,7 @@ from measuring import best_of, claim, in_seconds, show
 
 from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, event_graph
+from atlas_lp.solver.axis import LATENCY
 from atlas_lp.solver.envelope import Piece
 from atlas_lp.solver.lp_sweep import SweepPoint, pieces_of, sweep
 from atlas_lp.solver.solve import solve_along
@@ -82,7 +83,7 @@ def compare(name: str, build: float, graph: EventGraph, fabric: Fabric) -> Compa
     exact, pieces = best_of(3, lambda: solve_along(graph, fabric, "messages", Fraction(0), Fraction(LATEST_NS)))
     values = [Fraction(LATEST_NS * i, POINTS - 1) for i in range(POINTS)]
     ends = [perf_counter()]
-    points = sweep(graph, fabric, "latency", values, lambda done: ends.append(perf_counter()))
+    points = sweep(graph, fabric, LATENCY, values, lambda done: ends.append(perf_counter()))
     return Comparison(name, graph, build, exact, pieces, ends[1] - ends[0], ends[-1] - ends[1], points)
 
 
@@ -92,7 +93,7 @@ def main(quick: bool) -> None:
     fabric = load_fabric()
     warm_up = event_graph(stencil(3, 2), None, fabric.port_rule)
     solve_along(warm_up, fabric, "messages", Fraction(0), Fraction(LATEST_NS))
-    sweep(warm_up, fabric, "latency", [Fraction(0), Fraction(1)])
+    sweep(warm_up, fabric, LATENCY, [Fraction(0), Fraction(1)])
     found = [compare(name, *built, fabric) for name, built in graphs(quick, fabric).items()]
     show(
         ("graph", "vertices", "edges", "build", "exact T(L)", "pieces", "sweep", "cold", "100 warm", "pivots", "ratio"),

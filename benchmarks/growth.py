@@ -29,12 +29,13 @@ from graphs import EQUAL_BYTES, RANDOM_BYTES, csr_bytes, ring, stencil_of
 from joint import find_planes
 from measuring import best_of, claim, exponent, in_bytes, in_fresh_process, in_seconds, show, start_bytes
 
-from atlas_lp.collectives.solver import signature_graph
+from atlas_lp.collectives.signature_graph import signature_graph
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import EventGraph, event_graph
 from atlas_lp.peak_memory import peak_bytes
+from atlas_lp.solver.axis import point
 from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.solver.solve import solve, solve_along
 
 # 384,615 and 3,846,154 vertices are 1 and 10 million edges.

@@ -20,9 +20,10 @@ from measuring import best_of, claim, in_seconds, show
 
 from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, event_graph
+from atlas_lp.solver.axis import Point, point
 from atlas_lp.solver.envelope import Box
 from atlas_lp.solver.highs import Certificate
-from atlas_lp.solver.longest_path import Evaluator, Plane, Point, point
+from atlas_lp.solver.longest_path import Evaluator, Plane
 from atlas_lp.solver.solve import solve
 from atlas_lp.solver.upper_envelope import explore, height
 

@@ -35,7 +35,8 @@ from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import EventGraph, Schedule, event_graph
 from atlas_lp.goal.per_node import numbered, per_node
 from atlas_lp.signatures.algorithms.expand import expand
-from atlas_lp.solver.longest_path import MESSAGES, Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import MESSAGES, Evaluator
 from atlas_lp.solver.solve import solve_along
 from atlas_lp.validation.loggopsim import COMPILER, SIMULATOR, compiled, programs
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 from measuring import claim, in_bytes, in_fresh_process, in_seconds, show, start_bytes
 from numpy.typing import NDArray
 
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.peak_memory import peak_bytes
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Sourced, Trace, operation_table
 
@@ -238,7 +239,6 @@ def moe_trace(shape: Shape, *, uneven: bool = True) -> Trace:
 
 def measure(shape: Shape, file: Path) -> dict[str, Any]:
     """Read the packed trace, solve and compose it, and find all planes of T(L, G); time and memory of a process."""
-    from atlas_lp.cache import Store
     from atlas_lp.fabrics.fabric import load_fabric
     from atlas_lp.program.job import solve_job
     from atlas_lp.solver.envelope import Box
@@ -250,7 +250,7 @@ def measure(shape: Shape, file: Path) -> dict[str, Any]:
     begin = perf_counter()
     trace = read_trace([file])
     seconds["read"] = perf_counter() - begin
-    job = solve_job(trace, fabric, Box(), Store(None))
+    job = solve_job(trace, CollectiveSolver(fabric))
     seconds["program"] = perf_counter() - begin - seconds["read"]
     envelope = solve(job.program.graph, fabric, Box())
     total = perf_counter() - begin
@@ -258,12 +258,12 @@ def measure(shape: Shape, file: Path) -> dict[str, Any]:
     return {
         "gpus": shape.gpus,
         "operations": trace.operations.num_rows,
-        "instances": len(job.signed),
+        "instances": len(job.signed.instances),
         "edges": job.program.graph.edges,
         "signatures": len(job.envelopes),
         "planes": len(envelope.vectors),
         "native_ms": float(native) / MS,
-        "measured_ms": job.program.measured_ns / MS,
+        "measured_ms": job.signed.timeline.measured_ns / MS,
         **seconds,
         "joint": total - sum(seconds.values()),
         "total": total,

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -22,12 +22,11 @@ import pyarrow as pa
 
 from atlas_lp.errors import CacheError
 from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.schemas import CACHE_ENTRY
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
 from atlas_lp.solver.highs import Certificate
 
-_SCHEMA = "atlas-lp/cache-entry"
-# History of the entry format: 1 (0.1.0) first; 2 planes between classes of ranks, what each rank sends.
-_FORMAT = 2
+_SCHEMA, _FORMAT = CACHE_ENTRY.name, CACHE_ENTRY.version
 _METADATA_KEY = b"atlas-lp"
 
 
@@ -99,6 +98,19 @@ class Store:
             return _envelope(table, metadata) if metadata["key"] == key else Miss.DAMAGED
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
             return Miss.DAMAGED
+
+    def solved(
+        self, key: str, solve: Callable[[], Envelope], about: Mapping[str, Any], counted: bool = True
+    ) -> Envelope:
+        """Return the envelope of *key*: the one in the store, else what *solve* gives, which is stored.
+
+        *about* is shown by ``cache ls``.  Raises what *solve* and :meth:`put` raise.
+        """
+        found = self.get(key, counted)
+        if not isinstance(found, Envelope):
+            found = solve()
+            self.put(key, found, about)
+        return found
 
     def put(self, key: str, envelope: Envelope, about: Mapping[str, Any]) -> None:
         """Store *envelope* under *key*; *about* is shown by ``cache ls``.
@@ -174,7 +186,7 @@ def _describe(envelope: Envelope) -> dict[str, Any]:
     box = envelope.box
     return {
         "fixed": [str(value) for value in envelope.fixed],
-        "box": [str(value) for value in box.__dict__.values()],
+        "box": box.canonical(),
         "certificate": None if envelope.certificate is None else envelope.certificate.as_json(),
         "method": envelope.method,
         "bracket_width": envelope.bracket_width,

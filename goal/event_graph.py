@@ -1,6 +1,6 @@
 """The LogGP graph of a schedule: vertices are ends of operations, edges carry integer cost vectors.
 
-The model (LogGP as published; DESIGN section 4).  A vertex is the time an operation *ends*:
+The model (LogGP as published; docs/model.md#loggp).  A vertex is the time an operation *ends*:
 
 * ``calc c`` ends ``c`` after the operations it requires;
 * a scale-out ``send`` ends ``o`` after the operations it requires, and no earlier than ``(m-1) G + g`` after

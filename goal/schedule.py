@@ -129,7 +129,7 @@ def encode(values: Ints) -> tuple[Ints, Ints]:
 def with_program_order(schedule: Schedule) -> Schedule:
     """Add program order: each operation of one (rank, cpu) also waits for the one before it.
 
-    For GOAL files that leave the order of a cpu to the simulator (DESIGN section 4, ``--cpu-order program``).
+    For GOAL files that leave the order of a cpu to the simulator (docs/model.md#program-order).
     """
     order = np.lexsort((np.arange(len(schedule)), schedule.cpu, schedule.rank))
     same = (schedule.rank[order][1:] == schedule.rank[order][:-1]) & (

@@ -10,7 +10,7 @@ import pytest
 from helpers import ROOT
 from helpers.graphs import assert_same_schedule
 
-from atlas_lp.collectives.solver import signature_graph
+from atlas_lp.collectives.signature_graph import signature_graph
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import CALC, RECV, SEND, event_graph, parse_goal
 from atlas_lp.solver.longest_path import Evaluator

@@ -10,7 +10,7 @@ import pytest
 from helpers import ROOT
 
 # What a room may import of the others; errors and units are the ground they all stand on.
-GROUND = {"atlas_lp.errors", "atlas_lp.units"}
+GROUND = {"atlas_lp.errors", "atlas_lp.schemas", "atlas_lp.units"}
 ROOMS = {
     "goal": {"atlas_lp.goal"},
     "signatures": {"atlas_lp.goal", "atlas_lp.signatures"},

@@ -4,60 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import median
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from atlas_lp.analysis.answer import Answer
 from atlas_lp.analysis.summary import Summary
-from atlas_lp.cache.store import Store
-from atlas_lp.fabrics.fabric import Fabric
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.program.job import Asked, solve_job
-from atlas_lp.solver.envelope import Box, Envelope
-from atlas_lp.solver.longest_path import point
-from atlas_lp.traces.reading.read import Progress
 from atlas_lp.traces.trace import Trace
 from atlas_lp.units import number
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 @dataclass(frozen=True)
-class Analysis:
-    """What ``analyze`` found: the envelope of the program, the native point, and the plain-value *summary*."""
+class Analysis(Answer):
+    """What ``analyze`` found: T(L, G) of the program of a trace, and the plain-value *summary*."""
 
-    envelope: Envelope
-    latency_ns: Fraction
-    gap_ns_per_byte: Fraction
     summary: dict[str, Any]
 
+    @property
+    def signatures(self) -> pa.Table:
+        """Unique collectives: what they are, how often, how long each takes and was measured, their share of T."""
+        import pyarrow as pa
 
-def analyze(
-    trace: Trace,
-    fabric: Fabric,
-    box: Box,
-    store: Store,
-    progress: Progress | None = None,
-    **asked: Unpack[Asked],
-) -> Analysis:
-    """Analyze *trace* on *fabric*: exact over *box*, solved signatures kept in *store*.
+        rows = [{name: value for name, value in row.items() if name != "sources"} for row in self.summary["signatures"]]
+        return pa.Table.from_pylist(rows)
 
-    *asked* is as for :func:`~atlas_lp.program.job.solve_job`.
+    @property
+    def assumptions(self) -> list[str]:
+        """Everything that the answer assumes, as sentences."""
+        return list(self.summary["assumptions"])
 
-    Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
+    @property
+    def gaps(self) -> pa.Table:
+        """What the trace lacks or what was left out: code, count and words."""
+        import pyarrow as pa
+
+        schema = pa.schema([("code", pa.string()), ("count", pa.int64()), ("message", pa.string())])
+        return pa.Table.from_pylist(self.summary["gaps"], schema)
+
+
+def analyze(trace: Trace, solver: CollectiveSolver, **asked: Unpack[Asked]) -> Analysis:
+    """Analyze *trace* on the fabric of *solver*, exact over its box; *asked* is as for ``solve_job``.
+
+    Raises what signing, expanding and solving raise; nothing is written but cache entries.
     """
-    box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
-    job = solve_job(trace, fabric, box, store, progress, **asked)
-    signatures = {"hits": store.hits, "misses": store.misses}
+    solver.box.check(*solver.fabric.native)
+    job = solve_job(trace, solver, **asked)
+    signatures = {"hits": solver.store.hits, "misses": solver.store.misses}
+    progress = solver.progress
     tell = None if progress is None else (lambda planes: progress("program planes", planes, 0))
-    envelope = job.solve(box, store, tell)
+    envelope = job.solve(tell)
     summary = Summary(job, envelope).build()
     summary["cache"] = signatures
-    return Analysis(envelope, fabric.latency_ns, fabric.gap_ns_per_byte, summary)
+    return Analysis(envelope, solver.fabric.native, summary)
 
 
-def native_times(trace: Trace, fabric: Fabric, box: Box, store: Store, **asked: Unpack[Asked]) -> dict[str, Any]:
+def native_times(trace: Trace, solver: CollectiveSolver, **asked: Unpack[Asked]) -> dict[str, Any]:
     """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
-    job = solve_job(trace, fabric, box, store, **asked)
-    longest = job.at(point(fabric.latency_ns, fabric.gap_ns_per_byte))
-    return {"makespan_ns": number(longest.time_ns), "measured_ns": job.program.measured_ns}
+    job = solve_job(trace, solver, **asked)
+    return {"makespan_ns": number(job.native.time_ns), "measured_ns": job.signed.timeline.measured_ns}
 
 
 def spread(times: Sequence[float]) -> float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from atlas_lp.fabrics.fabric import Fabric
+from atlas_lp.program.critical_path import Step
+from atlas_lp.program.job import Job
+from atlas_lp.solver.axis import AXES, GAP, Axis
 from atlas_lp.solver.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.traces.signing.sign import SignedInstance
 from atlas_lp.units import format_bandwidth, format_time, gbps, number
@@ -27,6 +31,28 @@ def signature_json(signed: SignedInstance) -> dict[str, Any]:
     }
 
 
+def steps_json(job: Job, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return plain values per step of a critical path, collectives with type, size, signature and communicator."""
+    rows = []
+    for step in steps:
+        row: dict[str, Any] = {"begin_ns": number(step.begin_ns), "duration_ns": number(step.duration_ns)}
+        if step.instance is None:
+            row["gpu"] = step.gpu
+        else:
+            signature = job.signed.instances[step.instance].signature
+            row |= {
+                "type": signature.collective,
+                "size_bytes": signature.size_bytes,
+                "key": signature.key(),
+                "communicator": job.signed.communicator(step.instance),
+                "ranks": signature.ranks,
+                "messages": step.messages,
+                "bytes": step.bytes,
+            }
+        rows.append(row)
+    return rows
+
+
 def native_json(fabric: Fabric) -> dict[str, Any]:
     """Return the native operating point."""
     return {
@@ -44,18 +70,16 @@ def box_json(box: Box) -> dict[str, Any]:
 def envelopes_json(envelope: Envelope, fabric: Fabric) -> dict[str, Any]:
     """Pieces of T(L) and T(G) through the native point."""
 
-    def row(piece: Piece, unit: str, slope: str) -> dict[str, Any]:
+    def row(piece: Piece, axis: Axis) -> dict[str, Any]:
         return {
-            f"from_{unit}": number(piece.start),
-            f"to_{unit}": number(piece.stop),
+            f"from_{axis.unit}": number(piece.start),
+            f"to_{axis.unit}": number(piece.stop),
             "constant_ns": number(piece.constant_ns),
-            slope: piece.slope,
+            axis.component: piece.slope,
         }
 
-    return {
-        "latency": [row(p, "ns", "messages") for p in envelope.along_latency(fabric.gap_ns_per_byte)],
-        "gap": [row(p, "ns_per_byte", "bytes") for p in envelope.along_gap(fabric.latency_ns)],
-    }
+    held = {axis: fabric.native[axis.other.index] for axis in AXES}
+    return {axis.name: [row(piece, axis) for piece in envelope.along(axis, held[axis])] for axis in AXES}
 
 
 def joint_json(envelope: Envelope) -> list[dict[str, Any]]:
@@ -68,14 +92,12 @@ def joint_json(envelope: Envelope) -> list[dict[str, Any]]:
 
 def tolerance_json(envelope: Envelope, fabric: Fabric, percent: int) -> dict[str, Any]:
     """Largest L and smallest bandwidth that keep T within *percent* of the native time; null beyond the box."""
-    latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
-    limit = envelope.time_ns(latency, gap) * (1 + Fraction(percent, 100))
-    most_latency = furthest(envelope.along_latency(gap), limit)
-    most_gap = furthest(envelope.along_gap(latency), limit)
+    limit = envelope.time_ns(*fabric.native) * (1 + Fraction(percent, 100))
+    most = {axis: furthest(envelope.along(axis, fabric.native[axis.other.index]), limit) for axis in AXES}
+    most_gap = most[GAP]
     return {
         "percent": percent,
-        "latency_ns": None if most_latency is None else number(most_latency),
-        "gap_ns_per_byte": None if most_gap is None else number(most_gap),
+        **{axis.key: None if value is None else number(value) for axis, value in most.items()},
         "bandwidth_gbps": None if most_gap is None else gbps(most_gap),
     }
 

@@ -52,21 +52,20 @@ def model_assumptions(fabric: Fabric) -> list[str]:
 
 def job_assumptions(job: Job) -> list[str]:
     """What the answer for *job* assumes, as sentences."""
-    sources = sorted(
-        {f"{field}: {source}" for s in job.signed for field, source in s.sources if not source.startswith("recorded")}
-    )
+    told = {pair for s in job.signed.instances for pair in s.sources}
+    sources = sorted(f"{field}: {source}" for field, source in told if not source.startswith("recorded"))
     return [
         *model_assumptions(job.fabric),
         load_costs(job.fabric.reduce_copy).assumption,
         _CREDITS[job.fabric.credits],
-        _COMPOSITION[job.program.dependencies],
+        _COMPOSITION[job.dependencies],
         _held_together(job),
         *([_SHARED] if job.contention else []),
-        *(_PERSPECTIVE.format(gpu) for gpu in [job.gpu] if gpu is not None),
-        *(f"what if: {sentence}" for sentence in job.what_if.sentences(job.program.dependencies)),
+        *(_PERSPECTIVE.format(gpu) for gpu in [job.signed.gpu] if gpu is not None),
+        *(f"what if: {sentence}" for sentence in job.what_if.sentences(job.dependencies)),
         f"placement: {job.trace.placement}",
         *sources,
-        *sorted({approximation(s.signature) for s in job.signed} - {""}),
+        *sorted({approximation(s.signature) for s in job.signed.instances} - {""}),
     ]
 
 

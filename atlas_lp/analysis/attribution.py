@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atlas_lp.collectives.path_messages import Amounts, Passage, find_hops
+from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.program.job import Job
+from atlas_lp.solver.axis import AXES, Axis, Point
 from atlas_lp.solver.envelope import Piece, RankClasses
-from atlas_lp.solver.longest_path import BYTES, MESSAGES, PathVector, Point, point
+from atlas_lp.solver.longest_path import BYTES, MESSAGES, PathVector
 from atlas_lp.units import number
 
 PAIRS = 10
@@ -55,37 +57,30 @@ class Attribution:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.keys = [s.signature.key() for s in job.signed]
-        ids = job.trace.communicators["id"].to_pylist()
-        self.identities = [f"{ids[s.instance.communicator]:#x}" for s in job.signed]
+        self.keys = job.signed.keys
+        self.identities = [job.signed.communicator(number) for number in range(len(self.keys))]
         streams = job.trace.column("operations", "stream")
-        self.streams = [int(streams[s.instance.rows[0]]) for s in job.signed]
+        self.streams = [int(streams[s.instance.rows[0]]) for s in job.signed.instances]
         self.gpu = job.trace.column("operations", "gpu")
         self.classes: dict[tuple[str, int], RankClasses] = {}
         self.hops: dict[Passage, Amounts] = {}
 
-    def along_latency(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-        """Return plain values per piece of T(L) at the native bandwidth."""
-        gap = self.job.fabric.gap_ns_per_byte
-        middles = [point((p.start + p.stop) / 2, gap) for p in pieces]
-        return _rows(pieces, self.payers(middles, MESSAGES), "ns", "messages")
-
-    def along_gap(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-        """Return plain values per piece of T(G) at the native latency."""
-        latency = self.job.fabric.latency_ns
-        middles = [point(latency, (p.start + p.stop) / 2) for p in pieces]
-        return _rows(pieces, self.payers(middles, BYTES), "ns_per_byte", "bytes")
+    def along(self, axis: Axis, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+        """Return plain values per piece of T along *axis*, the other variable at its native value."""
+        held = self.job.fabric.native[axis.other.index]
+        middles = [axis.point((p.start + p.stop) / 2, held) for p in pieces]
+        return _rows(pieces, self.payers(middles, axis), axis)
 
     def hops_at(self, where: Point) -> dict[str, Any]:
         """Return plain values: messages and bytes on the critical path at *where*, by phase and rank pair."""
         return {
-            name: {name: sum(paid.by_signature.values()), **_hops(paid, name)}
-            for name, component in (("messages", MESSAGES), ("bytes", BYTES))
-            for paid in self.payers([where], component)
+            axis.component: {axis.component: sum(paid.by_signature.values()), **_hops(paid, axis.component)}
+            for axis in AXES
+            for paid in self.payers([where], axis)
         }
 
-    def payers(self, points: Sequence[Point], component: int) -> list[Payers]:
-        """Return who pays *component* (messages or bytes) on the critical path at each of *points*."""
+    def payers(self, points: Sequence[Point], axis: Axis) -> list[Payers]:
+        """Return who pays the slope along *axis*, messages or bytes, on the critical path at each of *points*."""
         walks = [self._walk(where) for where in points]
         wanted = {
             crossing.passage: where
@@ -93,15 +88,14 @@ class Attribution:
             for crossing in walk
             if crossing.passage is not None and crossing.passage not in self.hops
         }
-        signatures = {key: s.signature for key, s in zip(self.keys, self.job.signed, strict=True)}
-        self.hops.update(find_hops(wanted, signatures, self.classes, self.job.fabric))
-        return [self._payers(walk, component) for walk in walks]
+        self.hops.update(find_hops(wanted, self.job.signed.signatures, self.classes, self.job.fabric))
+        return [self._payers(walk, axis) for walk in walks]
 
     def _walk(self, where: Point) -> list[Crossing]:
         """Collectives on the critical path at *where*."""
         program = self.job.program
         return [
-            Crossing(owner, vector, self._passage(owner, vector, program.ends.pair(owner, vertices)))
+            Crossing(owner, vector, self._passage(owner, vector, program.vertices.pair(owner, vertices)))
             for owner, vector, vertices in program.edges(self.job.at(where))
             if owner >= 0
         ]
@@ -112,13 +106,13 @@ class Attribution:
             return None
         collective = self.job.collectives[owner]
         split = self.keys[owner], collective.count
-        if self.classes.setdefault(split, collective) is not collective:
+        if self.classes.setdefault(split, collective) != collective:
             return None
         planes = next(vectors for arriving, ending, vectors in collective.planes if (arriving, ending) == pair)
         return Passage(*split, *pair, vector) if vector in planes else None
 
-    def _payers(self, walk: Sequence[Crossing], component: int) -> Payers:
-        paid = Payers()
+    def _payers(self, walk: Sequence[Crossing], axis: Axis) -> Payers:
+        paid, component = Payers(), COMPONENTS.index(axis.component)
         for crossing in walk:
             owner, amount = crossing.instance, crossing.vector[component]
             paid.instances[self.keys[owner]] += 1
@@ -131,25 +125,25 @@ class Attribution:
                 continue
             gpus = self._gpus(owner)
             for hop, amounts in found.items():
-                part = amounts[0] if component == MESSAGES else amounts[1]
+                part = amounts[axis.index]
                 paid.by_pair[gpus.get(hop.source), gpus.get(hop.target)] += part
                 paid.by_phase[hop.phase] += part
         return paid
 
     def _gpus(self, owner: int) -> dict[int, int]:
         """GPU of every label of an instance."""
-        signed = self.job.signed[owner]
+        signed = self.job.signed.instances[owner]
         return dict(zip(signed.labels, self.gpu[signed.instance.rows].tolist(), strict=True))
 
 
-def _rows(pieces: Sequence[Piece], payers: Sequence[Payers], unit: str, slope: str) -> list[dict[str, Any]]:
-    rows = []
+def _rows(pieces: Sequence[Piece], payers: Sequence[Payers], axis: Axis) -> list[dict[str, Any]]:
+    rows, slope = [], axis.component
     before: Mapping[str, int] | None = None
     for piece, paid in zip(pieces, payers, strict=True):
         rows.append(
             {
-                f"from_{unit}": number(piece.start),
-                f"to_{unit}": number(piece.stop),
+                f"from_{axis.unit}": number(piece.start),
+                f"to_{axis.unit}": number(piece.stop),
                 slope: piece.slope,
                 "signatures": _shares(paid.by_signature, slope),
                 "communicators": _shares(paid.by_communicator, slope),

@@ -15,14 +15,13 @@ from atlas_lp.analysis.analyze import Analysis
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.report import render_report
+from atlas_lp.schemas import ANALYSIS_FILE
 from atlas_lp.solver.envelope import Box, Envelope
 
 FILES = ("analysis.arrow", "summary.json", "report.html")
 
 _METADATA_KEY = b"atlas-lp"
-_SCHEMA = "atlas-lp/analysis"
-# History of the file: 1 (0.1.0) first.
-_FORMAT = 1
+_SCHEMA, _FORMAT = ANALYSIS_FILE.name, ANALYSIS_FILE.version
 
 
 def json_text(value: Any) -> str:
@@ -86,8 +85,8 @@ def _arrow_bytes(analysis: Analysis) -> bytes:
         "schema": _SCHEMA,
         "version": _FORMAT,
         "fixed": [str(value) for value in envelope.fixed],
-        "box": [str(value) for value in envelope.box.__dict__.values()],
-        "native": [str(analysis.latency_ns), str(analysis.gap_ns_per_byte)],
+        "box": envelope.box.canonical(),
+        "native": [str(value) for value in analysis.native],
         "summary": {key: value for key, value in analysis.summary.items() if key != "cache"},
     }
     table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(metadata, sort_keys=True)})
@@ -120,4 +119,4 @@ def read_analysis(folder: Path) -> Analysis:
         box=Box(*(Fraction(value) for value in metadata["box"])),
     )
     latency, gap = (Fraction(value) for value in metadata["native"])
-    return Analysis(envelope, latency, gap, metadata["summary"])
+    return Analysis(envelope, (latency, gap), metadata["summary"])

@@ -18,12 +18,13 @@ from atlas_lp.analysis.attribution import Attribution
 from atlas_lp.collectives.rank_classes import times_ns
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.program.job import Job
-from atlas_lp.program.links import DEPENDENCIES, records_events
-from atlas_lp.program.replay import replay
+from atlas_lp.program.readings import possible_readings
+from atlas_lp.schemas import SUMMARY
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
+from atlas_lp.solver.axis import AXES
 from atlas_lp.solver.envelope import Envelope
 from atlas_lp.solver.highs import Certificate
-from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, point
+from atlas_lp.solver.longest_path import BYTES, MESSAGES
 from atlas_lp.traces.trace import Gap
 from atlas_lp.units import number
 
@@ -48,21 +49,17 @@ class Summary:
     def __init__(self, job: Job, envelope: Envelope) -> None:
         self.job, self.envelope = job, envelope
         self.trace, self.fabric, self.signed = job.trace, job.fabric, job.signed
-        self.envelopes, self.program, self.what_if = job.envelopes, job.program, job.what_if
-        self.latency, self.gap = job.fabric.latency_ns, job.fabric.gap_ns_per_byte
-        self.longest = job.at(point(self.latency, self.gap))
+        self.envelopes, self.what_if, self.longest = job.envelopes, job.what_if, job.native
         self.contention = self._contention()
-        self.replay = replay(job.trace, job.signed, job.program, job.fabric)
-        self.path = self.program.path(self.longest)
+        self.replay = job.replay()
+        self.path = job.program.path(self.longest)
 
     def build(self) -> dict[str, Any]:
         """Return all values; see ``docs/model.md`` for what they mean."""
         trace, envelope = self.trace, self.envelope
         certificates = [e.certificate for e in (*self.envelopes.values(), envelope)]
         return {
-            "schema": "atlas-lp/summary",
-            # History: 1 (0.1.0) first.
-            "version": 1,
+            **SUMMARY.head(),
             "tool": {"name": "atlas-lp", "version": atlas_lp.__version__, "model": MODEL_VERSION},
             "trace": {
                 "ranks": trace.gpus.num_rows,
@@ -70,22 +67,22 @@ class Summary:
                 "processes": len(set(zip(*(trace.gpus[c].to_pylist() for c in ("host", "process")), strict=True))),
                 "communicators": trace.communicators.num_rows,
                 "operations": trace.operations.num_rows,
-                "instances": len(self.signed),
+                "instances": len(self.signed.instances),
                 "nccl": trace.nccl_version.value,
                 "placement": trace.placement,
                 "synthetic": trace.synthetic,
-                "perspective": "all ranks" if self.job.gpu is None else f"GPU {self.job.gpu}",
+                "perspective": "all ranks" if self.signed.gpu is None else f"GPU {self.signed.gpu}",
             },
             "fabric": {
                 "name": self.fabric.name,
                 **self.fabric.fixed(),
                 "gpus_per_nic": self.fabric.gpus_per_nic,
             },
-            "what_if": self.what_if.sentences(self.program.dependencies),
+            "what_if": self.what_if.sentences(self.job.dependencies),
             "native": native_json(self.fabric),
             "box": box_json(envelope.box),
             "makespan_ns": number(self.longest.time_ns),
-            "measured_ns": self.program.measured_ns,
+            "measured_ns": self.signed.timeline.measured_ns,
             "replay_ns": self.replay.time_ns,
             "replay_apart": [
                 dict(zip(("gpu", "replay_ns", "measured_ns"), row, strict=True)) for row in self.replay.apart
@@ -106,30 +103,27 @@ class Summary:
     def _attribution(self) -> dict[str, Any]:
         """Who pays on every piece of T(L) and T(G) through the native point."""
         attribution = Attribution(self.job)
+        native = self.fabric.native
         return {
-            "latency": attribution.along_latency(self.envelope.along_latency(self.gap)),
-            "gap": attribution.along_gap(self.envelope.along_gap(self.latency)),
+            axis.name: attribution.along(axis, self.envelope.along(axis, native[axis.other.index])) for axis in AXES
         }
 
     def _dependencies(self) -> dict[str, Any]:
         """Which reading of the trace was used, and the native time by each that is possible."""
-        times = {self.program.dependencies: number(self.longest.time_ns)}
-        for other in DEPENDENCIES:
-            if other not in times and (other == "streams" or records_events(self.trace)):
-                graph = self.job.composed(other).graph
-                native = Evaluator(graph, self.fabric.theta()).at(point(self.latency, self.gap))
-                times[other] = number(native.time_ns)
-        return {"used": self.program.dependencies, "makespan_ns": times}
+        possible = possible_readings(self.trace)
+        times = {reading: number(self.job.native_ns(reading)) for reading in {self.job.dependencies, *possible}}
+        return {"used": self.job.dependencies, "makespan_ns": times}
 
     def _contention(self) -> dict[str, Any]:
         """How many collectives overlap another one on a NIC, and the native time with NICs shared and not."""
-        other = self.job.composed(contention=not self.job.contention)
-        native = Evaluator(other.graph, self.fabric.theta()).at(point(self.latency, self.gap))
-        times = {self.job.contention: self.longest.time_ns, not self.job.contention: native.time_ns}
+        job = self.job
         return {
-            "used": self.job.contention,
-            "instances": max(self.program.sharing, other.sharing),
-            "makespan_ns": {"shared": number(times[True]), "not_shared": number(times[False])},
+            "used": job.contention,
+            "instances": job.composed(contention=True).sharing,
+            "makespan_ns": {
+                "shared": number(job.native_ns(contention=True)),
+                "not_shared": number(job.native_ns(contention=False)),
+            },
         }
 
     def _breakdown(self) -> dict[str, Any]:
@@ -161,17 +155,18 @@ class Summary:
         totals: dict[str, list[int]] = {}
         for owner, vector in self.path:
             if owner >= 0:
-                key = self.signed[owner].signature.key()
+                key = self.signed.keys[owner]
                 on_path[key] += 1
                 totals[key] = [a + b for a, b in zip(totals.get(key, _NOTHING), vector, strict=True)]
         rows = []
-        counts = Counter(s.signature.key() for s in self.signed)
-        first = {s.signature.key(): s for s in reversed(self.signed)}
+        first = dict(zip(reversed(self.signed.keys), reversed(self.signed.instances), strict=True))
         instances: dict[str, list[int]] = {}
-        for place, s in enumerate(self.signed):
-            instances.setdefault(s.signature.key(), []).append(place)
+        for place, key in enumerate(self.signed.keys):
+            instances.setdefault(key, []).append(place)
+        durations_ns, skews_ns = self.signed.timeline.durations_ns()
         for key, s in first.items():
-            time = max(max(times_ns(self.job.collectives[place], theta)) for place in self._distinct(instances[key]))
+            distinct = dict.fromkeys(self.job.collectives[place] for place in instances[key])
+            time = max(max(times_ns(collective, theta)) for collective in distinct)
             total = totals.get(key, _NOTHING)
             path_ns = sum((n * theta[c] for c, n in zip(COMPONENTS, total, strict=True)), Fraction(0))
             rows.append(
@@ -179,11 +174,11 @@ class Summary:
                     **signature_json(s),
                     "method": self.envelopes[key].method,
                     "rank_classes": self.envelopes[key].by_class.count,
-                    "count": counts[key],
+                    "count": len(instances[key]),
                     "on_path": on_path[key],
                     "time_ns": number(time),
-                    "measured_ns": median(self.program.durations_ns[instances[key]].tolist()),
-                    "arrival_skew_ns": median(self.program.skews_ns[instances[key]].tolist()),
+                    "measured_ns": median(durations_ns[instances[key]].tolist()),
+                    "arrival_skew_ns": median(skews_ns[instances[key]].tolist()),
                     "path_ns": number(path_ns),
                     "share": float(path_ns / self.longest.time_ns),
                     "messages": total[MESSAGES],
@@ -191,10 +186,6 @@ class Summary:
                 }
             )
         return sorted(rows, key=lambda row: (-row["path_ns"], row["key"]))
-
-    def _distinct(self, places: Sequence[int]) -> list[int]:
-        """One of *places* for each way in which their instances pass time on."""
-        return list({id(self.job.collectives[place]): place for place in places}.values())
 
     def _own_gaps(self) -> list[Gap]:
         gaps = []
@@ -212,8 +203,8 @@ class Summary:
         if count and not self.job.contention:
             more = 100 * (times["shared"] / times["not_shared"] - 1)
             gaps.append(Gap("contention", count, _NOT_SHARED.format(f"{more:.2g}")))
-        if not any(s.signature.leaves_node for s in self.signed):
-            gaps.append(Gap("one-node", len(self.signed), _ONE_NODE))
+        if not any(s.signature.leaves_node for s in self.signed.instances):
+            gaps.append(Gap("one-node", len(self.signed.instances), _ONE_NODE))
         return gaps
 
 

@@ -26,6 +26,7 @@ from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
+    from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.program.job import Asked
     from atlas_lp.solver.envelope import Box
@@ -68,6 +69,8 @@ def analyze(
       atlas-lp analyze two_gpus.sqlite --gpus-per-node 1 --latency 5us --bandwidth 100Gbps -o out
       atlas-lp analyze traces/ --compute 0.5 --free AllGather -o faster_gpus
     """
+    from atlas_lp.collectives.solver import CollectiveSolver
+
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
 
@@ -75,8 +78,8 @@ def analyze(
         chosen: TraceOptions = {**options, "iteration": options["iteration"] if iteration is None else iteration}
         return load_trace(traces, **chosen)
 
-    asked["use_symmetry"] = not no_quotient
-    summary = run(load, output, force, fabric, box, store, Stats(stats), **asked)
+    solver = CollectiveSolver(fabric, box, store, not no_quotient)
+    summary = run(load, output, force, solver, Stats(stats), **asked)
     if as_json:
         print_json(summary)
     else:
@@ -88,9 +91,7 @@ def run(
     load: Callable[[int | None], Trace],
     output: Path | None,
     force: bool,
-    fabric: Fabric,
-    box: Box,
-    store: Store,
+    solver: CollectiveSolver,
     record: Stats,
     **asked: Unpack[Asked],
 ) -> dict[str, Any]:
@@ -107,10 +108,10 @@ def run(
     with record.stage("read"):
         trace = load(None)
     with record.stage("solve"), progress() as report:
-        analysis = solve_trace(trace, fabric, box, store, report, **asked)
+        analysis = solve_trace(trace, solver.telling(report), **asked)
     if trace.iterations > 1:
         with record.stage("iterations"):
-            each = [native_times(load(k), fabric, box, store, **asked) for k in range(trace.iterations)]
+            each = [native_times(load(k), solver, **asked) for k in range(trace.iterations)]
         analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):

@@ -8,6 +8,7 @@ import click
 
 from atlas_lp.cli.options import json_option
 from atlas_lp.cli.output import print_json, print_table
+from atlas_lp.schemas import CACHE
 from atlas_lp.units import format_size
 
 
@@ -39,7 +40,7 @@ def ls(cache_folder: Path | None, as_json: bool) -> None:
     entries = Store(folder).entries()
     if as_json:
         rows = [{"key": e.key, "file_bytes": e.size_bytes, "planes": e.planes, **dict(e.about)} for e in entries]
-        print_json({"schema": "atlas-lp/cache", "version": 1, "folder": str(folder), "entries": rows})
+        print_json({**CACHE.head(), "folder": str(folder), "entries": rows})
         return
     click.echo(f"{len(entries)} entries, {format_size(sum(e.size_bytes for e in entries))} in {folder}")
     if entries:

@@ -40,6 +40,7 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
       atlas-lp inspect demo/traces
     """
     from atlas_lp.analysis.folder import check_output
+    from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.traces.synthetic.demo import write_demo
 
     check_output(output, force)
@@ -50,9 +51,7 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
         lambda _: load_trace((str(output / "traces"),)),
         output,
         force,
-        build_fabric("alps"),
-        build_box(),
-        store,
+        CollectiveSolver(build_fabric("alps"), build_box(), store),
         record,
     )
     print_summary(summary)

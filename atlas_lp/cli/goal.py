@@ -269,9 +269,10 @@ def export(
       atlas-lp goal export traces/ --signature 3fa9 -o allreduce.goal
       atlas-lp goal export traces/ -o step.goal.zst
     """
-    from atlas_lp.program.message_graph import monolithic
+    from atlas_lp.program.message_graph import message_graph
+    from atlas_lp.program.readings import find_links
     from atlas_lp.signatures.algorithms.expand import expand as expand_signature
-    from atlas_lp.traces.signing.sign import sign
+    from atlas_lp.traces.signing.signed_trace import SignedTrace
 
     if output is None:
         raise InputError("no file to write: give one with -o FILE.goal or -o FILE.goal.zst")
@@ -279,13 +280,13 @@ def export(
     record = Stats(stats)
     with record.stage("read"):
         trace = load_trace(traces, **options)
-        signed, _ = sign(trace, fabric.gpus_per_nic)
+        signed = SignedTrace.of(trace, fabric.gpus_per_nic)
     with record.stage("expand"):
         if key is None:
-            schedule = monolithic(trace, signed, fabric)
+            schedule = message_graph(signed, fabric, find_links(signed, "streams"))
             nodes = trace.column("gpus", "node").tolist()
         else:
-            signature = _find(key, {s.signature.key(): s.signature for s in signed})
+            signature = _find(key, signed.signatures)
             schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
             nodes = list(signature.nodes)
     _write(schedule, nodes, output, record, fabric if per_node else None)
@@ -359,10 +360,10 @@ def _problem(
     signature: Signature, fabric: Fabric, box: Box, assumed: list[str], record: Stats, use_symmetry: bool
 ) -> Problem:
     """Build the graph of a signature by the cheapest exact way."""
-    from atlas_lp.collectives.solver import signature_graph
+    from atlas_lp.collectives.solver import CollectiveSolver
 
     with record.stage("graph"):
-        found = signature_graph(signature, fabric, use_symmetry)
+        found = CollectiveSolver(fabric, box, use_symmetry=use_symmetry).graph(signature)
     about = {
         "signature": signature.key(),
         "ranks": signature.ranks,

@@ -11,6 +11,7 @@ from atlas_lp.cli.options import json_option, stats_option, traces_argument
 from atlas_lp.cli.output import Stats, print_json, print_list, print_table
 from atlas_lp.cli.trace_options import load_trace, trace_options
 from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
+from atlas_lp.schemas import INSPECTION
 from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -68,9 +69,7 @@ def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -
 
 def _survey_summary(found: Survey, refusal: str) -> dict[str, Any]:
     return {
-        "schema": "atlas-lp/inspect",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **INSPECTION.head(),
         "files": list(found.files),
         "nsys": list(found.nsys),
         "processes": [process.as_json() for process in found.processes],
@@ -117,9 +116,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
         gaps.append(Gap("unsupported", 1, str(error)))
     processes = set(zip(*(trace.gpus[c].to_pylist() for c in ("host", "process")), strict=True))
     return {
-        "schema": "atlas-lp/inspect",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **INSPECTION.head(),
         "trace": {
             "files": list(trace.files),
             "ranks": trace.gpus.num_rows,

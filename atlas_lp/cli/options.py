@@ -47,13 +47,6 @@ class Range:
     high: Fraction
     points: int | None
 
-    def values(self) -> list[Fraction]:
-        """N values from low to high, equally spaced, both included."""
-        if self.points is None or self.points == 1:
-            return [self.low]
-        step = (self.high - self.low) / (self.points - 1)
-        return [self.low + i * step for i in range(self.points)]
-
 
 def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], Range]:
     def read(text: str) -> Range:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from atlas_lp.peak_memory import whole_peak_bytes
+from atlas_lp.schemas import STATS
 
 _WIDTH_OFF_TERMINAL = 200
 
@@ -79,8 +80,7 @@ class Stats:
         """Write the line, if statistics were asked for."""
         if self.enabled:
             record = {
-                "schema": "atlas-lp/stats",
-                "version": 1,
+                **STATS.head(),
                 "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
                 "peak_memory_mb": round(whole_peak_bytes() / (1 << 20)),
             }

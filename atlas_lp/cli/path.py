@@ -19,6 +19,7 @@ from atlas_lp.cli.options import (
 )
 from atlas_lp.cli.output import print_json, print_nature, print_table, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.schemas import PATH
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
@@ -60,39 +61,32 @@ def path(
       atlas-lp path traces/ --latency 100us
       atlas-lp path traces/ --bandwidth 50Gbps -o path.svg
     """
+    from atlas_lp.analysis.as_json import steps_json
     from atlas_lp.analysis.attribution import Attribution, hop_words
-    from atlas_lp.analysis.critical_path import critical_path, steps_json
     from atlas_lp.analysis.folder import write_file
+    from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.program.job import solve_job
     from atlas_lp.report.timeline_figure import check_kind, draw_timeline
+    from atlas_lp.solver.axis import point
     from atlas_lp.solver.envelope import Box
-    from atlas_lp.solver.longest_path import point
 
     if output is not None:
         check_kind(output)
         check_free(output, force)
-    where = fabric.latency_ns, fabric.gap_ns_per_byte
+    where = fabric.native
     trace = load_trace(traces, **options)
     with progress() as report:
-        job = solve_job(
-            trace,
-            fabric,
-            Box().around([where]),
-            store,
-            report,
-            **asked,
-        )
-    steps = critical_path(job, *where)
+        solver = CollectiveSolver(fabric, Box().around([where]), store, progress=report)
+        job = solve_job(trace, solver, **asked)
+    steps = job.critical_path(*where)
     rows = steps_json(job, steps)
     makespan = number(steps[-1].end_ns) if steps else 0
     hops = Attribution(job).hops_at(point(*where))
     result = {
-        "schema": "atlas-lp/path",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **PATH.head(),
         "trace": {"synthetic": job.trace.synthetic},
-        "what_if": job.what_if.sentences(job.program.dependencies),
-        "dependencies": job.program.dependencies,
+        "what_if": job.what_if.sentences(job.dependencies),
+        "dependencies": job.dependencies,
         "latency_ns": number(where[0]),
         "gap_ns_per_byte": number(where[1]),
         "makespan_ns": makespan,

@@ -13,6 +13,8 @@ import click
 from atlas_lp.cli.options import quotient_option
 from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
 from atlas_lp.errors import InputError, UnitError
+from atlas_lp.schemas import ALONG, ENVELOPE, LP_SWEEP
+from atlas_lp.solver.axis import AXES, GAP, LATENCY, Axis
 from atlas_lp.units import format_bandwidth, format_size, format_time, number, parse_bandwidth, parse_time_ns
 
 if TYPE_CHECKING:
@@ -110,8 +112,9 @@ def _graph(problem: Problem) -> EventGraph:
 
 
 def _write_lp(graph: EventGraph, fabric: Fabric, path: Path) -> None:
+    from atlas_lp.solver.axis import point
     from atlas_lp.solver.highs import LongestPathLP
-    from atlas_lp.solver.longest_path import Evaluator, point
+    from atlas_lp.solver.longest_path import Evaluator
 
     evaluator = Evaluator(graph, fabric.theta())
     where = point(fabric.latency_ns, fabric.gap_ns_per_byte)
@@ -133,8 +136,8 @@ _EARLY = "stopped early: T lies at most {percent:.3g} % above the planes"
 
 
 def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, as_json: bool, record: Stats) -> None:
-    from atlas_lp.collectives.solver import solve_signature
-    from atlas_lp.solver.highs import Limits
+    from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.solver.highs import CheckLimits
     from atlas_lp.solver.solve import solve
 
     with record.stage("solve"), progress() as report:
@@ -144,12 +147,12 @@ def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, 
                 problem.graph,
                 problem.fabric,
                 problem.box,
-                limits=Limits.everything() if certify_all else Limits(),
+                limits=CheckLimits.everything() if certify_all else CheckLimits(),
                 progress=tell,
                 tolerance=tolerance,
             )
         elif problem.signature is not None:
-            envelope = solve_signature(problem.signature, problem.fabric, problem.box, progress=tell)
+            envelope = CollectiveSolver(problem.fabric, problem.box).solve(problem.signature, planes=tell)
         else:
             raise InputError("nothing to solve")
     assumed = list(problem.assumed)
@@ -179,9 +182,7 @@ def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> 
 
     fabric = problem.fabric
     return {
-        "schema": "atlas-lp/envelope",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **ENVELOPE.head(),
         "graph": _graph_json(problem),
         "native": native_json(fabric),
         "box": box_json(envelope.box),
@@ -214,7 +215,7 @@ def _print_envelope(result: dict[str, Any], envelope: Envelope, fabric: Fabric) 
                 format_time(p.at(p.stop), 6),
                 p.slope,
             )
-            for p in envelope.along_latency(fabric.gap_ns_per_byte)
+            for p in envelope.along(LATENCY, fabric.gap_ns_per_byte)
         ],
     )
     print_table(
@@ -230,7 +231,7 @@ def _print_envelope(result: dict[str, Any], envelope: Envelope, fabric: Fabric) 
                 format_time(p.at(p.stop), 6),
                 f"{p.slope} ({format_size(p.slope)})",
             )
-            for p in envelope.along_gap(fabric.latency_ns)
+            for p in envelope.along(GAP, fabric.latency_ns)
         ],
     )
     certificate = result["certificate"]
@@ -250,53 +251,45 @@ def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) 
     from atlas_lp.analysis.assumptions import model_assumptions
     from atlas_lp.solver.lp_sweep import sweep
 
-    graph, box = _graph(problem), problem.box
-    ranges = {
-        "latency": (box.latency_from_ns, box.latency_to_ns),
-        "gap": (box.gap_from_ns_per_byte, box.gap_to_ns_per_byte),
-    }
-    found: dict[str, list[SweepPoint]] = {}
+    graph = _graph(problem)
+    found: dict[Axis, list[SweepPoint]] = {}
     with record.stage("sweep"), progress() as report:
-        for axis, (low, high) in ranges.items():
+        for axis in AXES:
+            low, high = problem.box.range(axis)
             values = [low + i * (high - low) / (points - 1) for i in range(points)]
-            tell = None if report is None else (lambda done, axis=axis: report(axis, done, points))
+            tell = None if report is None else (lambda done, axis=axis: report(axis.name, done, points))
             found[axis] = sweep(graph, problem.fabric, axis, values, tell)
     result: dict[str, Any] = {
-        "schema": "atlas-lp/lp-sweep",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **LP_SWEEP.head(),
         "graph": _graph_json(problem),
         "native": native_json(problem.fabric),
         "points": points,
         "pivots": sum(p.pivots for each in found.values() for p in each),
-        "latency": _sweep_json(found["latency"], "ns", "messages"),
-        "gap": _sweep_json(found["gap"], "ns_per_byte", "bytes"),
+        **{axis.name: _sweep_json(found[axis], axis) for axis in AXES},
         "assumptions": [*model_assumptions(problem.fabric), *problem.assumed],
     }
     if as_json:
         print_json(result)
         return
     click.echo(f"graph: {graph.vertices} vertices, {graph.edges} edges; {points} points per axis, as the paper does it")
-    for axis, unit, slope in (("latency", "ns", "messages"), ("gap", "ns_per_byte", "bytes")):
-        rows = [
-            (f"{p[f'from_{unit}']:.6g}", f"{p[f'to_{unit}']:.6g}", f"{p['constant_ns']:.6g}", f"{p[slope]:.6g}")
-            for p in result[axis]
-        ]
-        words = unit.replace("_per_byte", "/B")
-        print_table(f"T({'L' if axis == 'latency' else 'G'}) on the grid",
-                    (f"from ({words})", f"to ({words})", "constant (ns)", slope), rows)  # fmt: skip
+    for axis in AXES:
+        keys = (f"from_{axis.unit}", f"to_{axis.unit}", "constant_ns", axis.component)
+        words = axis.unit.replace("_per_byte", "/B")
+        header = (f"from ({words})", f"to ({words})", "constant (ns)", axis.component)
+        rows = [[f"{piece[key]:.6g}" for key in keys] for piece in result[axis.name]]
+        print_table(f"T({axis.symbol}) on the grid", header, rows)
     click.echo(f"{result['pivots']} pivots; breakpoints are grid points, pieces shorter than a step are missed")
 
 
-def _sweep_json(points: list[SweepPoint], unit: str, slope: str) -> list[dict[str, Any]]:
+def _sweep_json(points: list[SweepPoint], axis: Axis) -> list[dict[str, Any]]:
     from atlas_lp.solver.lp_sweep import pieces_of
 
     return [
         {
-            f"from_{unit}": number(p.start),
-            f"to_{unit}": number(p.stop),
+            f"from_{axis.unit}": number(p.start),
+            f"to_{axis.unit}": number(p.stop),
             "constant_ns": p.constant_ns,
-            slope: p.slope,
+            axis.component: p.slope,
         }
         for p in pieces_of(points)
     ]
@@ -350,9 +343,7 @@ def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) ->
     if as_json:
         print_json(
             {
-                "schema": "atlas-lp/along",
-                # History: 1 (0.1.0) first.
-                "version": 1,
+                **ALONG.head(),
                 "graph": _graph_json(problem),
                 "native": native_json(problem.fabric),
                 "component": component,

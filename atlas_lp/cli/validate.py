@@ -17,6 +17,7 @@ from atlas_lp.cli.options import (
 from atlas_lp.cli.output import Stats, print_json, print_table
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import GateError
+from atlas_lp.schemas import VALIDATION
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
 if TYPE_CHECKING:
@@ -61,13 +62,16 @@ def validate(
       atlas-lp validate traces/
       atlas-lp validate traces/ --tolerance 0.5 --json
     """
+    from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.validation.validate import validate as compare
 
     record = Stats(stats)
     with record.stage("read"):
         trace = load_trace(traces, **options)
     with record.stage("compare"):
-        found = compare(trace, fabric, store, dependencies=None if dependencies == "auto" else dependencies)
+        found = compare(
+            trace, CollectiveSolver(fabric, store=store), dependencies=None if dependencies == "auto" else dependencies
+        )
     if as_json:
         print_json(_json(found, tolerance))
     else:
@@ -82,9 +86,7 @@ def validate(
 
 def _json(found: Validation, tolerance: float) -> dict[str, Any]:
     return {
-        "schema": "atlas-lp/validation",
-        # History: 1 (0.1.0) first.
-        "version": 1,
+        **VALIDATION.head(),
         "points": [{"latency_ns": number(latency), "gap_ns_per_byte": number(gap)} for latency, gap in found.points],
         "methods": [
             {"name": m.name, "times_ns": list(m.times_ns), "vertices": m.vertices, "note": m.note}

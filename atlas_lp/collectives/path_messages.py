@@ -18,8 +18,9 @@ from atlas_lp.goal import EventGraph, Schedule, event_graph
 from atlas_lp.goal.schedule import SEND, Ints
 from atlas_lp.signatures.algorithms.expand import expand, operation_count
 from atlas_lp.signatures.signature import Signature
+from atlas_lp.solver.axis import Point
 from atlas_lp.solver.envelope import RankClasses
-from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, PathVector, Point
+from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, PathVector
 
 OPERATIONS = 1_000_000
 """Schedules of more operations are not expanded to look for hops."""

@@ -15,72 +15,63 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from atlas_lp.collectives.limits import Limits
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.kernels import paths_between
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.signatures.algorithms.expand import operation_count
 from atlas_lp.signatures.signature import Signature
+from atlas_lp.solver.axis import Point
 from atlas_lp.solver.envelope import RankClasses
-from atlas_lp.solver.longest_path import Evaluator, PathVector, Plane, Point, Small, heads_and_tails
+from atlas_lp.solver.longest_path import Evaluator, PathVector, Plane, Small, heads_and_tails
 from atlas_lp.solver.upper_envelope import explore
 
 Floats = NDArray[np.float64]
 
-# These limits decide what a cache entry holds: raise MODEL_VERSION when they change.
-CLASSES = 64
-"""Classes of a collective at most."""
-
-CLASS_WIDTH = 1 / 500
-"""Ranks that start or end further apart than this, relative to the whole collective, are told apart."""
-
-EDGES = 1 << 24
-"""Edges times planes times classes at most: large graphs get fewer classes, because each costs some longest paths."""
-
-RANKS, RANK_EDGES = 64, 1 << 27
-"""Collectives of more ranks, or with more edges times planes times ranks, have no class for every rank."""
-
-PLANES = 12_000
-"""Planes between classes that a collective may be expected to have, at most: each is an edge of the program."""
-
 _EDGES_PER_OPERATION = 2
 
 
-def can_solve_by_rank(signature: Signature, planes: int) -> bool:
+def can_solve_by_rank(signature: Signature, planes: int, limits: Limits) -> bool:
     """Whether a class for every rank is within the limits, for a whole of so many *planes*."""
     ranks, edges = signature.ranks, _EDGES_PER_OPERATION * operation_count(signature)
-    return ranks <= RANKS and edges * planes * ranks <= RANK_EDGES
+    return ranks <= limits.ranks and edges * planes * ranks <= limits.rank_edges
 
 
 def choose_classes(
-    graph: EventGraph, rank_of_vertex: Ints, ranks: int, thetas: list[dict[str, Fraction]], planes: int
+    graph: EventGraph,
+    rank_of_vertex: Ints,
+    ranks: int,
+    thetas: list[dict[str, Fraction]],
+    planes: int,
+    limits: Limits,
 ) -> tuple[Ints, float]:
     """Return a class for each of *ranks*, numbered by their lowest ranks, and how far apart ranks of one class are.
 
     Ranks are as far apart as the times from their start to the end of all, or from the start of all to their end,
-    relative to the longest of all, at the worst of *thetas*.  Classes are as many as needed, within :data:`CLASSES`
-    and, taking as many *planes* between any two of them as the whole has, :data:`EDGES` and :data:`PLANES`.
+    relative to the longest of all, at the worst of *thetas*.  Classes are as many as needed within *limits*,
+    taking as many *planes* between any two of them as the whole has.
     """
-    most = min(CLASSES, EDGES // (graph.edges * planes + 1))
+    most = min(limits.classes, limits.class_edges // (graph.edges * planes + 1))
     if most < 2:
         return np.zeros(ranks, dtype=np.int64), 1.0
     places = _places(graph, rank_of_vertex, ranks, thetas)
-    classes, width = _grouped(places, most)
-    if _pairs(graph, rank_of_vertex, classes) * planes > PLANES:
-        classes, width = _grouped(places, max(isqrt(PLANES // planes), 1))
+    classes, width = _grouped(places, most, limits.class_width)
+    if _pairs(graph, rank_of_vertex, classes) * planes > limits.class_planes:
+        classes, width = _grouped(places, max(isqrt(limits.class_planes // planes), 1), limits.class_width)
     return classes, width
 
 
-def _grouped(places: Floats, most: int) -> tuple[Ints, float]:
+def _grouped(places: Floats, most: int, width: float) -> tuple[Ints, float]:
     """Classes of the points *places*: the one furthest from all classes founds the next (Gonzalez 1985).
 
-    Cost O(points x classes).
+    There are *most* classes, or fewer where all points are within *width* of theirs.  Cost O(points x classes).
     """
     founder = np.zeros(len(places), dtype=np.int64)
     apart = np.abs(places - places[0]).max(axis=1)
     for _ in range(most - 1):
         furthest = int(apart.argmax())
-        if apart[furthest] <= CLASS_WIDTH:
+        if apart[furthest] <= width:
             break
         distance = np.abs(places - places[furthest]).max(axis=1)
         nearer = distance < apart

@@ -1,93 +1,164 @@
-"""From a signature to its envelope by the cheapest way that is exact, or else a bracket (DESIGN section 6)."""
+"""From a signature to its envelope by the cheapest way that is exact, or else a bracket; solved once and kept.
+
+docs/model.md#symmetry and docs/model.md#program have the reasons.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from atlas_lp.cache.store import Store, content_key
-from atlas_lp.collectives.rank_classes import choose_classes, planes_between
+from atlas_lp.collectives.limits import Limits
+from atlas_lp.collectives.rank_classes import can_solve_by_rank, choose_classes, planes_between
+from atlas_lp.collectives.signature_graph import SignatureGraph, needs_bracket, signature_graph
 from atlas_lp.fabrics.fabric import Fabric
-from atlas_lp.goal import SEND, EventGraph, Schedule, event_graph
-from atlas_lp.goal.schedule import Ints
-from atlas_lp.signatures.algorithms.expand import MODEL_VERSION, expand, operation_count
-from atlas_lp.signatures.algorithms.ring import bracket, equal_chunks
-from atlas_lp.signatures.algorithms.symmetry import find_symmetry, quotient
+from atlas_lp.progress import Progress
+from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
+from atlas_lp.signatures.algorithms.ring import bracket
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
-from atlas_lp.solver.solve import Planes, solve
-
-FULL_OPERATIONS = 4_000_000
-"""Schedules without exact symmetry are expanded fully up to this many operations, and bracketed beyond it."""
+from atlas_lp.solver.solve import PlanesFound, solve
 
 
-@dataclass(frozen=True)
-class SignatureGraph:
-    """The graph to solve a signature by, and how it was made: ``quotient`` or ``full``.
+class CollectiveSolver:
+    """Solves signatures on *fabric*, exact over *box*, and keeps what it solved in *store*.
 
-    ``rank_of_vertex`` is the GOAL rank of every vertex (-1 for none), ``goal_rank`` the one that stands for every rank
-    of the signature; ``sent`` is as in an :class:`~atlas_lp.solver.envelope.Envelope`, per GOAL rank.
+    Without *use_symmetry* every signature is expanded fully.  *progress* is told what is being solved; *limits* say
+    what is affordable.  Nothing that it returns depends on what was in the store before.
     """
 
-    graph: EventGraph
-    method: str
-    rank_of_vertex: Ints
-    goal_rank: Ints
-    sent: Ints
+    def __init__(
+        self,
+        fabric: Fabric,
+        box: Box | None = None,
+        store: Store | None = None,
+        use_symmetry: bool = True,
+        progress: Progress | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.fabric = fabric
+        self.box = box or Box()
+        self.store = store or Store(None)
+        self.use_symmetry = use_symmetry
+        self.progress = progress
+        self.limits = limits or Limits()
 
-    def sent_by_rank(self) -> tuple[tuple[int, int, int], ...]:
-        """What every rank of the signature puts on its NIC."""
-        return tuple((size, count, largest) for size, count, largest in self.sent[self.goal_rank].tolist())
+    def at(self, fabric: Fabric, box: Box) -> CollectiveSolver:
+        """The same for another fabric and box."""
+        return CollectiveSolver(fabric, box, self.store, self.use_symmetry, self.progress, self.limits)
 
+    def telling(self, progress: Progress | None) -> CollectiveSolver:
+        """The same, which tells *progress* what it does."""
+        return CollectiveSolver(self.fabric, self.box, self.store, self.use_symmetry, progress, self.limits)
 
-def envelope_key(signature: Signature, fabric: Fabric, box: Box, use_symmetry: bool = True) -> str:
-    """Cache key of a solved signature: all that its envelope depends on."""
-    return content_key(
-        {
-            "signature": signature.canonical(),
-            "fixed": fabric.fixed(),
-            "box": [str(value) for value in box.__dict__.values()],
-            "symmetry": use_symmetry,
-            "model": MODEL_VERSION,
-        }
-    )
+    def key(self, signature: Signature) -> str:
+        """Cache key of a solved signature: all that its envelope depends on."""
+        return content_key(
+            {
+                "signature": signature.canonical(),
+                "fixed": self.fabric.fixed(),
+                "box": self.box.canonical(),
+                "symmetry": self.use_symmetry,
+                "limits": self.limits.canonical(),
+                "model": MODEL_VERSION,
+            }
+        )
 
+    def envelope(self, signature: Signature) -> Envelope:
+        """The envelope of *signature* with the planes between its classes of ranks, from the store or solved."""
+        key = self.key(signature)
+        return self.store.solved(key, lambda: self.solve(signature, by_class=True), _about(signature))
 
-def solve_cached(signature: Signature, fabric: Fabric, box: Box, store: Store, use_symmetry: bool = True) -> Envelope:
-    """Return the envelope of *signature*, from *store*, or solved and stored."""
-    key = envelope_key(signature, fabric, box, use_symmetry)
-    found = store.get(key)
-    if isinstance(found, Envelope):
-        return found
-    envelope = solve_signature(signature, fabric, box, use_symmetry, by_class=True)
-    store.put(key, envelope, _about(signature))
-    return envelope
+    def envelopes(self, signatures: Mapping[str, Signature]) -> dict[str, Envelope]:
+        """The envelopes of all *signatures*, by key."""
+        result = {}
+        for done, (key, signature) in enumerate(signatures.items()):
+            if self.progress is not None:
+                self.progress("signatures", done, len(signatures))
+            result[key] = self.envelope(signature)
+        return result
 
+    def can_solve_by_rank(self, signature: Signature, envelope: Envelope) -> bool:
+        """Whether a class for every rank is affordable, and there is none yet."""
+        split = envelope.by_class.count < signature.ranks
+        return split and can_solve_by_rank(signature, len(envelope.vectors), self.limits)
 
-def solve_by_rank(
-    signature: Signature, envelope: Envelope, fabric: Fabric, store: Store, use_symmetry: bool = True
-) -> RankClasses:
-    """Return the planes between every two ranks, from *store* or solved: with them nothing is held together.
+    def by_rank(self, signature: Signature, envelope: Envelope) -> RankClasses:
+        """The planes between every two ranks, from the store or solved: with them nothing is held together.
 
-    *envelope* is that of *signature*; see :func:`~atlas_lp.collectives.rank_classes.can_solve_by_rank` for what is
-    affordable.
-    """
-    key = content_key({"of": envelope_key(signature, fabric, envelope.box, use_symmetry), "by": "rank"})
-    known = store.get(key, counted=False)
-    if isinstance(known, Envelope):
-        return known.by_class
-    found = _graph_of(signature, fabric, use_symmetry=False)
-    planes = planes_between(found.graph, found.rank_of_vertex, signature.ranks, fabric.theta(), envelope.box.corners())
-    classes = RankClasses(tuple(range(signature.ranks)), tuple(planes))
-    store.put(key, replace(envelope, classes=classes), _about(signature))
-    return classes
+        *envelope* is that of *signature*; :meth:`can_solve_by_rank` says what is affordable.
+        """
+
+        def planes() -> Envelope:
+            found = signature_graph(signature, self.fabric, use_symmetry=False)
+            corners = envelope.box.corners()
+            between = planes_between(found.graph, found.rank_of_vertex, signature.ranks, self.fabric.theta(), corners)
+            return replace(envelope, classes=RankClasses(tuple(range(signature.ranks)), tuple(between)))
+
+        key = content_key({"of": self.key(signature), "by": "rank"})
+        return self.store.solved(key, planes, _about(signature), counted=False).by_class
+
+    def graph(self, signature: Signature) -> SignatureGraph | None:
+        """The graph to solve *signature* by, the cheapest that is exact; None when only a bracket is affordable."""
+        if self.use_symmetry and needs_bracket(signature, self.limits.full_operations):
+            return None
+        return signature_graph(signature, self.fabric, self.use_symmetry)
+
+    def solve(self, signature: Signature, *, by_class: bool = False, planes: PlanesFound | None = None) -> Envelope:
+        """Solve *signature*: by symmetry where that is exact, fully where that is affordable, else as a bracket.
+
+        ``method`` of the result says which.  A bracket is the envelope with all chunks as large as the largest; its
+        ``bracket_width`` is the largest relative distance, at the corners of the box, to that with all chunks as small
+        as the smallest.  With *by_class* ranks that start or end earlier than others get planes of their own.
+        *planes* is told how many were found.
+        """
+        found = self.graph(signature)
+        if found is None:
+            return self._bracket(signature, planes)
+        envelope = replace(self._solved(found, planes), method=found.method)
+        if by_class:
+            classes = self._by_class(found, envelope)
+            envelope = replace(envelope, classes=classes, sent=found.sent_by_rank())
+        return envelope
+
+    def _solved(self, found: SignatureGraph, planes: PlanesFound | None) -> Envelope:
+        """The envelope of a graph, checked at points of the box alone: an entry does not depend on the native point."""
+        middle = self.fabric.at(latency_ns=self.box.middle[0], gap_ns_per_byte=self.box.middle[1])
+        return solve(found.graph, middle, self.box, limits=self.limits.check, progress=planes)
+
+    def _bracket(self, signature: Signature, planes: PlanesFound | None) -> Envelope:
+        lower, upper = (signature_graph(side, self.fabric) for side in bracket(signature))
+        most, least = (self._solved(side, planes) for side in (upper, lower))
+        points = [(Fraction(x, w), Fraction(y, w)) for x, y, w in self.box.corners()]
+        tops = [most.time_ns(*where) for where in points]
+        width = max(float(abs(top - least.time_ns(*where)) / top) for top, where in zip(tops, points, strict=True))
+        return replace(most, method="bracket", bracket_width=width, sent=upper.sent_by_rank())
+
+    def _by_class(self, found: SignatureGraph, whole: Envelope) -> RankClasses | None:
+        """Solve between every two classes of ranks; None when all ranks are alike."""
+        graph, ranks = found.graph, found.rank_of_vertex
+        if not len(graph.vertex):
+            return None
+        fixed, corners = self.fabric.theta(), whole.box.corners()
+        thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
+        count, planes = int(found.goal_rank.max()) + 1, len(whole.vectors)
+        class_of_goal_rank, width = choose_classes(graph, ranks, count, thetas, planes, self.limits)
+        of_rank = class_of_goal_rank[found.goal_rank]
+        count = int(of_rank.max()) + 1
+        if count == 1:
+            return None
+        class_of_vertex = np.where(ranks >= 0, class_of_goal_rank[ranks], -1)
+        between = planes_between(graph, class_of_vertex, count, fixed, corners)
+        return RankClasses(tuple(of_rank.tolist()), tuple(between), width)
 
 
 def _about(signature: Signature) -> Mapping[str, Any]:
+    """What ``cache ls`` shows of a signature."""
     return {
         "signature": signature.key(),
         "type": signature.collective,
@@ -98,103 +169,3 @@ def _about(signature: Signature) -> Mapping[str, Any]:
         "channels": signature.channels,
         "nodes": len(set(signature.nodes)),
     }
-
-
-def solve_signature(
-    signature: Signature,
-    fabric: Fabric,
-    box: Box,
-    use_symmetry: bool = True,
-    progress: Planes | None = None,
-    *,
-    by_class: bool = False,
-) -> Envelope:
-    """Solve *signature*: by symmetry where that is exact, fully where that is affordable, else as a bracket.
-
-    ``method`` of the result says which.  A bracket is the envelope with all chunks as large as the largest; its
-    ``bracket_width`` is the largest relative distance, at native point and corners, to that with all chunks as small as
-    the smallest.  With *by_class* ranks that start or end earlier than others get planes of their own.
-    """
-    found = signature_graph(signature, fabric, use_symmetry)
-    if found is not None:
-        envelope = replace(solve(found.graph, fabric, box, progress=progress), method=found.method)
-        if by_class:
-            envelope = replace(envelope, classes=_by_class(found, envelope, fabric), sent=found.sent_by_rank())
-        return envelope
-    lower, upper = (_graph_of(side, fabric) for side in bracket(signature))
-    most, least = (solve(side.graph, fabric, box, progress=progress) for side in (upper, lower))
-    width = _width(least, most, fabric)
-    return replace(most, method="bracket", bracket_width=width, sent=upper.sent_by_rank())
-
-
-def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph | None:
-    """Return the graph to solve *signature* by, the cheapest that is exact; None when only a bracket is affordable."""
-    if use_symmetry and _has_bracket(signature) and operation_count(signature) > FULL_OPERATIONS:
-        return None
-    return _graph_of(signature, fabric, use_symmetry)
-
-
-def _graph_of(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph:
-    """By symmetry where that is exact, else fully."""
-    symmetry = find_symmetry(signature) if use_symmetry else None
-    if symmetry is None:
-        schedule, nodes = expand(signature, fabric.reduce_copy, fabric.credits), np.array(signature.nodes)
-        method, goal_rank = "full", np.arange(signature.ranks)
-    else:
-        schedule, nodes = quotient(signature, symmetry, fabric.reduce_copy, fabric.credits)
-        method, goal_rank = "quotient", symmetry.class_of_rank
-    graph = event_graph(schedule, nodes, fabric.port_rule, fabric.ingress)
-    rank_of_vertex = np.full(graph.vertices, -1, dtype=np.int32)
-    rank_of_vertex[graph.vertex] = schedule.rank
-    return SignatureGraph(graph, method, rank_of_vertex, goal_rank, _sent(schedule, nodes))
-
-
-def _sent(schedule: Schedule, nodes: Ints) -> Ints:
-    """Per GOAL rank: bytes of all bodies that leave it for another node, messages, and the largest body."""
-    sends = np.flatnonzero(schedule.kind == SEND)
-    rank = schedule.rank[sends]
-    leaves = nodes[rank] != nodes[schedule.peer[sends]] if schedule.scale_out is None else schedule.scale_out[sends]
-    rank, body = rank[leaves], np.maximum(schedule.size[sends[leaves]] - 1, 0)
-    result = np.zeros((schedule.ranks, 3), dtype=np.int64)
-    np.add.at(result[:, 0], rank, body)
-    np.add.at(result[:, 1], rank, 1)
-    np.maximum.at(result[:, 2], rank, body)
-    return result
-
-
-def _by_class(found: SignatureGraph, whole: Envelope, fabric: Fabric) -> RankClasses | None:
-    """Solve between every two classes of ranks; None when all ranks are alike."""
-    graph, ranks = found.graph, found.rank_of_vertex
-    if not len(graph.vertex):
-        return None
-    fixed, corners = fabric.theta(), whole.box.corners()
-    thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
-    class_of_goal_rank, width = choose_classes(graph, ranks, int(found.goal_rank.max()) + 1, thetas, len(whole.vectors))
-    of_rank = class_of_goal_rank[found.goal_rank]
-    count = int(of_rank.max()) + 1
-    if count == 1:
-        return None
-    class_of_vertex = np.where(ranks >= 0, class_of_goal_rank[ranks], -1)
-    planes = planes_between(graph, class_of_vertex, count, fixed, corners)
-    return RankClasses(tuple(of_rank.tolist()), tuple(planes), width)
-
-
-def _has_bracket(signature: Signature) -> bool:
-    """Whether only the rule for the last chunk of an AllReduce ring stands between *signature* and equal chunks."""
-    recorded = any(part.last_chunk for part in signature.parts)
-    ring = signature.algorithm == "ring" and signature.collective == "AllReduce"
-    plain = not recorded and not signature.interleaved
-    return ring and plain and not equal_chunks(signature)
-
-
-def _width(least: Envelope, most: Envelope, fabric: Fabric) -> float:
-    """Largest relative distance of the two sides at the native point and the corners of the box."""
-    box = most.box
-    points = [(fabric.latency_ns, fabric.gap_ns_per_byte)]
-    points += [
-        (latency, gap)
-        for latency in (box.latency_from_ns, box.latency_to_ns)
-        for gap in (box.gap_from_ns_per_byte, box.gap_to_ns_per_byte)
-    ]
-    tops = [most.time_ns(*point) for point in points]
-    return max(float(abs(top - least.time_ns(*point)) / top) for top, point in zip(tops, points, strict=True))

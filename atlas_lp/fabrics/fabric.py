@@ -1,7 +1,7 @@
 """The parameters theta of the model: the scale-out and scale-up networks and the modelling choices.
 
 A path vector has one integer per entry of :data:`COMPONENTS`; its time at a fabric is the sum of the
-entries times the values of :meth:`Fabric.theta` (DESIGN section 4: everything is linear in theta).
+entries times the values of :meth:`Fabric.theta` (docs/model.md#equation-4: everything is linear in theta).
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ class Fabric:
     ingress: bool = False
     reduce_copy: str | CostTable = "gh200"
     credits: str = "local"
+
+    @property
+    def native(self) -> tuple[Fraction, Fraction]:
+        """The native operating point (L, G)."""
+        return self.latency_ns, self.gap_ns_per_byte
 
     def theta(self) -> dict[str, Fraction]:
         """Value of each component of a path vector, with L and G at the native point."""

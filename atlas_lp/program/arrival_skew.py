@@ -1,4 +1,4 @@
-"""Which collectives get a class for every rank: those whose ranks arrived far apart, as long as that is affordable.
+"""Arrival skew: collectives whose ranks arrive far apart get a class for every rank, as long as that is affordable.
 
 Where all ranks arrive together, classes of ranks that do alike lose nothing.  Where they do not, who waits for whom
 matters, and the planes between every two ranks say it exactly.  Ranks arrive apart because they were recorded to, or
@@ -7,21 +7,18 @@ because the collective before ends on them at different times (a Broadcast), whi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 import numpy as np
 
-from atlas_lp.cache.store import Store
-from atlas_lp.collectives.rank_classes import can_solve_by_rank, times_ns
-from atlas_lp.collectives.solver import solve_by_rank
+from atlas_lp.collectives.rank_classes import times_ns
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.program.links import OperationTimes
 from atlas_lp.solver.envelope import Envelope, RankClasses
-from atlas_lp.traces.reading.read import Progress
-from atlas_lp.traces.signing.sign import SignedInstance
-from atlas_lp.traces.trace import Trace
+from atlas_lp.traces.signing.signed_trace import SignedTrace
+from atlas_lp.traces.signing.timeline import Timeline
 
 SKEW = 1 / 8
 """Ranks that arrived further apart than this, relative to the native time of their collective, are far apart."""
@@ -33,15 +30,8 @@ PROGRAM_PAIRS = 1 << 16
 """Pairs of ranks whose planes are looked for in one program, at most: each is about a millisecond, once."""
 
 
-def split_uneven(
-    trace: Trace,
-    signed: Sequence[SignedInstance],
-    envelopes: Mapping[str, Envelope],
-    without: Collection[int],
-    fabric: Fabric,
-    store: Store,
-    use_symmetry: bool,
-    progress: Progress | None = None,
+def split_by_rank(
+    signed: SignedTrace, envelopes: Mapping[str, Envelope], without: Collection[int], solver: CollectiveSolver
 ) -> dict[int, RankClasses]:
     """Instances, by number, that get a class for every rank; the furthest apart first.
 
@@ -49,21 +39,21 @@ def split_uneven(
     """
     signatures = {
         key: signature
-        for key, signature in {s.signature.key(): s.signature for s in signed}.items()
-        if envelopes[key].by_class.count < signature.ranks and can_solve_by_rank(signature, len(envelopes[key].vectors))
+        for key, signature in signed.signatures.items()
+        if solver.can_solve_by_rank(signature, envelopes[key])
     }
     solved: dict[str, RankClasses] = {}
     result: dict[int, RankClasses] = {}
     pairs, planes = PROGRAM_PAIRS, PROGRAM_PLANES
-    for number in _furthest_apart(trace, signed, envelopes, signatures, without, fabric):
-        key = signed[number].signature.key()
+    for number in _furthest_apart(signed, envelopes, signatures, without, solver.fabric):
+        key = signed.keys[number]
         if key not in solved:
             pairs -= signatures[key].ranks ** 2
             if pairs < 0:
                 break
-            if progress is not None:
-                progress("signatures of uneven ranks", len(solved), 0)
-            solved[key] = solve_by_rank(signatures[key], envelopes[key], fabric, store, use_symmetry)
+            if solver.progress is not None:
+                solver.progress("signatures of ranks that arrive apart", len(solved), 0)
+            solved[key] = solver.by_rank(signatures[key], envelopes[key])
         planes -= sum(len(vectors) for _, _, vectors in solved[key].planes)
         if planes < 0:
             break
@@ -72,8 +62,7 @@ def split_uneven(
 
 
 def _furthest_apart(
-    trace: Trace,
-    signed: Sequence[SignedInstance],
+    signed: SignedTrace,
     envelopes: Mapping[str, Envelope],
     wanted: Collection[str],
     without: Collection[int],
@@ -82,16 +71,13 @@ def _furthest_apart(
     """Instances of the signatures *wanted* whose ranks arrive far apart, by how far."""
     if not wanted:
         return []
-    times = OperationTimes(trace, signed)
-    _, recorded = times.durations()
-    keys = [s.signature.key() for s in signed]
+    _, recorded = signed.timeline.durations_ns()
     left = {key: _ends_apart_ns(envelope, fabric) for key, envelope in envelopes.items()}
-    apart = np.maximum(recorded, _left_apart(times, np.array([left[key] for key in keys])))
-    native = {key: float(envelopes[key].time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)) for key in wanted}
+    apart = np.maximum(recorded, _left_apart(signed.timeline, np.array([left[key] for key in signed.keys])))
+    native = {key: float(envelopes[key].time_ns(*fabric.native)) for key in wanted}
     found = []
-    for number, (s, key, skew) in enumerate(zip(signed, keys, apart.tolist(), strict=True)):
-        complete = len(s.instance.rows) == s.signature.ranks
-        if key in native and complete and number not in without and skew > SKEW * native[key]:
+    for number, (key, skew) in enumerate(zip(signed.keys, apart.tolist(), strict=True)):
+        if key in native and signed.is_complete(number) and number not in without and skew > SKEW * native[key]:
             found.append((-skew / native[key], number))
     return [number for _, number in sorted(found)]
 
@@ -104,11 +90,11 @@ def _ends_apart_ns(envelope: Envelope, fabric: Fabric) -> int:
     return int(max(ends.values()) - min(ends.values()))
 
 
-def _left_apart(times: OperationTimes, ends_apart: Ints) -> Ints:
+def _left_apart(timeline: Timeline, ends_apart: Ints) -> Ints:
     """Per instance: how far apart the last collectives of its ranks before it end at most."""
-    order = np.lexsort((times.end_ns, times.start, times.gpu))
-    same = times.gpu[order][1:] == times.gpu[order][:-1]
+    order = np.lexsort((timeline.end_ns, timeline.start_ns, timeline.gpu))
+    same = timeline.gpu[order][1:] == timeline.gpu[order][:-1]
     before, after = order[:-1][same], order[1:][same]
     result = np.zeros(len(ends_apart), dtype=np.int64)
-    np.maximum.at(result, times.instance[after], ends_apart[times.instance[before]])
+    np.maximum.at(result, timeline.instance[after], ends_apart[timeline.instance[before]])
     return result

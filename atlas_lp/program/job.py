@@ -1,4 +1,4 @@
-"""A job ready to be asked: its collectives solved, and composed into a program.
+"""A job ready to be asked: its collectives solved, its links found, and a program composed for every question.
 
 Data flows once: trace, unique signatures, cached envelopes, program.
 """
@@ -6,141 +6,228 @@ Data flows once: trace, unique signatures, cached envelopes, program.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
 
-from atlas_lp.cache.store import Store, content_key
+from atlas_lp.cache.store import content_key
 from atlas_lp.collectives.rank_classes import fixed_at
-from atlas_lp.collectives.solver import solve_cached
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import Fabric
-from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.program.arrival_skew import split_uneven
-from atlas_lp.program.compose import Program, compose, seen_by
-from atlas_lp.program.nic_sharing import PortLoads
+from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
+from atlas_lp.goal.schedule import Schedule
+from atlas_lp.program.arrival_skew import split_by_rank
+from atlas_lp.program.compose import Program, compose
+from atlas_lp.program.critical_path import Step, steps_of
+from atlas_lp.program.links import Links
+from atlas_lp.program.message_graph import message_graph
+from atlas_lp.program.nic_sharing import PortLoads, Rows, shared_ports
+from atlas_lp.program.readings import find_links
+from atlas_lp.program.replay import Replay, replay
+from atlas_lp.program.vertices import Vertices
 from atlas_lp.program.what_if import AS_RECORDED, WhatIf, named
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
+from atlas_lp.solver.axis import Point, point
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
-from atlas_lp.solver.longest_path import Evaluator, Longest, Point
-from atlas_lp.solver.solve import Planes, solve
-from atlas_lp.traces.reading.read import Progress
-from atlas_lp.traces.signing.sign import SignedInstance, sign
+from atlas_lp.solver.longest_path import Evaluator, Longest
+from atlas_lp.solver.solve import PlanesFound, solve
+from atlas_lp.traces.signing.sign import SignedInstance
+from atlas_lp.traces.signing.signed_trace import SignedTrace
 from atlas_lp.traces.trace import Gap, Trace
 
 
 class Asked(TypedDict, total=False):
     """What may be asked of a trace, as keywords of :func:`solve_job`."""
 
-    use_symmetry: bool
     dependencies: str | None
     gpu: int | None
     what_if: WhatIf
     contention: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """A trace, its signed instances, the envelope of every signature (by key) and the program of all.
+    """A signed trace on the fabric of a *solver*, the envelope of every signature (by key) and how instances pass time.
 
     ``collectives`` holds the planes of every instance as composed, ``changed`` the instances that a what-if made free
-    or put elsewhere; with ``gpu`` trace and instances are what that GPU alone saw.  With ``contention`` collectives
-    that overlap share their NICs.
+    or put elsewhere.  With ``contention`` collectives that overlap share their NICs.  Links are found once per reading,
+    and programs composed once per reading and answer to contention, when they are asked for.
     """
 
-    trace: Trace
-    fabric: Fabric
-    signed: Sequence[SignedInstance]
-    envelopes: dict[str, Envelope]
-    collectives: Sequence[RankClasses]
-    program: Program
-    changed: frozenset[int]
-    gpu: int | None
+    signed: SignedTrace
+    solver: CollectiveSolver
     what_if: WhatIf
     contention: bool
-    gaps: tuple[Gap, ...]
+    dependencies: str
+    envelopes: Mapping[str, Envelope]
+    collectives: Sequence[RankClasses]
+    changed: frozenset[int]
+    links: _LinksOfReadings
+    _programs: dict[tuple[str, bool], Program] = field(default_factory=dict, repr=False)
+
+    @property
+    def trace(self) -> Trace:
+        """What was recorded."""
+        return self.signed.trace
+
+    @property
+    def fabric(self) -> Fabric:
+        """The network whose native point is asked first."""
+        return self.solver.fabric
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Everything that the trace lacks, or that was left out, on the way to the program."""
+        return (*self.trace.gaps, *self.signed.gaps, *self.links.by(self.dependencies).gaps)
+
+    @property
+    def program(self) -> Program:
+        """The program by the reading, and with NICs shared or not, that were asked for."""
+        return self.composed()
 
     def composed(self, dependencies: str | None = None, contention: bool | None = None) -> Program:
         """The same job by another reading of its trace, or with NICs shared or not."""
-        reading = dependencies or self.program.dependencies
+        reading = dependencies or self.dependencies
         shared = self.contention if contention is None else contention
-        loads = port_loads(self.trace, self.fabric, self.signed, self.envelopes, self.changed) if shared else None
-        return compose(self.trace, self.signed, self.collectives, reading, self.what_if, loads)
+        if shared and not len(self._port_bounds.sources):
+            return self.composed(reading, contention=False)
+        if (reading, shared) not in self._programs:
+            bounds = self._port_bounds if shared else None
+            self._programs[reading, shared] = compose(self.signed, self.collectives, self.links.by(reading), bounds)
+        return self._programs[reading, shared]
 
-    def solve(self, box: Box, store: Store, progress: Planes | None = None) -> Envelope:
-        """The envelope of the program over *box*, from *store* where the same program was solved before."""
-        graph = self.program.graph
-        content = hashlib.sha256()
-        for column in (graph.in_start, graph.source, graph.cost, graph.costs):
-            content.update(np.ascontiguousarray(column).tobytes())
-        # The native point chooses where HiGHS is asked.
-        native = [str(self.fabric.latency_ns), str(self.fabric.gap_ns_per_byte)]
-        fixed = {"fixed": self.fabric.fixed(), "box": [str(value) for value in box.__dict__.values()], "native": native}
-        key = content_key({"graph": content.hexdigest(), "model": MODEL_VERSION, **fixed})
-        found = store.get(key)
-        if not isinstance(found, Envelope):
-            found = solve(graph, self.fabric, box, progress=progress)
-            store.put(key, found, {"type": "program", "ranks": self.trace.gpus.num_rows, "nodes": self.trace.nodes})
-        return found
+    def native_ns(self, dependencies: str | None = None, contention: bool | None = None) -> Fraction:
+        """T at the native point, of :meth:`composed` with the same arguments."""
+        program = self.composed(dependencies, contention)
+        if program is self.program:
+            return self.native.time_ns
+        return Evaluator(program.graph, self.fabric.theta()).at(point(*self.fabric.native)).time_ns
+
+    @cached_property
+    def native(self) -> Longest:
+        """The longest path at the native point."""
+        return self.at(point(*self.fabric.native))
 
     def at(self, where: Point) -> Longest:
         """The longest path of the program at *where*."""
         return self._evaluator.at(where)
+
+    def critical_path(self, latency_ns: Fraction, gap_ns_per_byte: Fraction) -> list[Step]:
+        """Steps of the first critical path at (L, G), from the start to T."""
+        theta = {**self.fabric.theta(), "messages": latency_ns, "bytes": gap_ns_per_byte}
+        longest = self.at(point(latency_ns, gap_ns_per_byte))
+        return steps_of(self.program.path(longest), theta)
+
+    def replay(self) -> Replay:
+        """The recording put through its own dependencies, which should give the measured span."""
+        return replay(self.signed, self.links.as_recorded(self.dependencies))
+
+    def message_graph(self, dependencies: str | None = None) -> Schedule:
+        """Every message of the trace as one schedule; raises what :func:`~.message_graph.message_graph` does."""
+        links = self.links.as_recorded(dependencies or self.dependencies)
+        return message_graph(self.signed, self.fabric, links)
+
+    def solve(self, progress: PlanesFound | None = None) -> Envelope:
+        """The envelope of the program, from the store where the same program was solved before."""
+        solver, graph = self.solver, self.program.graph
+        about = {"type": "program", "ranks": self.trace.gpus.num_rows, "nodes": self.trace.nodes}
+        check = solver.limits.check
+        return solver.store.solved(
+            _program_key(solver, graph),
+            lambda: solve(graph, solver.fabric, solver.box, limits=check, progress=progress),
+            about,
+        )
+
+    @cached_property
+    def _port_bounds(self) -> Rows:
+        """Bounds of collectives that overlap on a NIC, which no reading of the trace changes."""
+        loads = PortLoads.of(self.signed, self.envelopes, self.fabric.gpus_per_nic, self.changed)
+        vertices = Vertices.of(self.signed.timeline, self.collectives)
+        return shared_ports(self.signed.timeline, vertices, loads)
 
     @cached_property
     def _evaluator(self) -> Evaluator:
         return Evaluator(self.program.graph, self.fabric.theta())
 
 
+def _program_key(solver: CollectiveSolver, graph: EventGraph) -> str:
+    """Cache key of a solved program: the content of its graph, and all that its envelope depends on beside it."""
+    content = hashlib.sha256()
+    for column in (graph.in_start, graph.source, graph.cost, graph.costs):
+        content.update(np.ascontiguousarray(column).tobytes())
+    return content_key(
+        {
+            "graph": content.hexdigest(),
+            "fixed": solver.fabric.fixed(),
+            "box": solver.box.canonical(),
+            # The native point chooses where HiGHS is asked.
+            "native": [str(value) for value in solver.fabric.native],
+            "limits": solver.limits.canonical(),
+            "model": MODEL_VERSION,
+        }
+    )
+
+
+class _LinksOfReadings:
+    """Links of one signed trace, found once for every reading, with the changes of a what-if or as recorded."""
+
+    def __init__(self, signed: SignedTrace, what_if: WhatIf) -> None:
+        self._signed, self._what_if = signed, what_if
+        self._known: dict[tuple[str | None, Fraction], Links] = {}
+
+    def by(self, dependencies: str | None) -> Links:
+        """Links of a reading, changed as asked for; None is the default reading of the trace."""
+        return self._found(dependencies, self._what_if)
+
+    def as_recorded(self, dependencies: str) -> Links:
+        """Links of a reading without any change."""
+        return self._found(dependencies, AS_RECORDED)
+
+    def _found(self, dependencies: str | None, what_if: WhatIf) -> Links:
+        key = dependencies, what_if.compute
+        if key not in self._known:
+            links = find_links(self._signed, dependencies, what_if)
+            self._known[key] = self._known[links.dependencies, what_if.compute] = links
+        return self._known[key]
+
+
 def solve_job(
     trace: Trace,
-    fabric: Fabric,
-    box: Box,
-    store: Store,
-    progress: Progress | None = None,
+    solver: CollectiveSolver,
     *,
-    use_symmetry: bool = True,
     dependencies: str | None = None,
     gpu: int | None = None,
     what_if: WhatIf = AS_RECORDED,
     contention: bool = False,
 ) -> Job:
-    """Sign and solve the collectives of *trace* on *fabric*, exact over *box*, and compose them.
+    """Sign *trace* and solve its collectives with *solver*.
 
-    Solved signatures are kept in *store*; without *use_symmetry* every signature is expanded fully.  *dependencies* is
-    as for :func:`~atlas_lp.program.compose.compose`; with *gpu* the program is what that GPU alone saw; *what_if*
-    changes the job; with *contention* collectives that overlap share their NICs.
+    *dependencies* is as for :func:`~atlas_lp.program.readings.find_links`; with *gpu* the job is what that GPU alone
+    saw; *what_if* changes it; with *contention* collectives that overlap share their NICs.
 
-    Raises what reading, signing, expanding and solving raise; nothing is written but cache entries.
+    Raises what signing, expanding and solving raise; nothing is written but cache entries.
     """
-    signed, gaps = sign(trace, fabric.gpus_per_nic)
+    signed = SignedTrace.of(trace, solver.fabric.gpus_per_nic)
     if gpu is not None:
-        trace, signed = seen_by(trace, signed, gpu)
-    unique = {s.signature.key(): s.signature for s in signed}
-    envelopes: dict[str, Envelope] = {}
-    for done, (key, signature) in enumerate(sorted(unique.items())):
-        if progress is not None:
-            progress("signatures", done, len(unique))
-        envelopes[key] = solve_cached(signature, fabric, box, store, use_symmetry)
-    planes = {key: _Planes(envelope) for key, envelope in envelopes.items()}
-    collectives = [planes[s.signature.key()].of(s) for s in signed]
-    changes = _changes(trace, signed, what_if, fabric, store, use_symmetry)
+        signed = signed.seen_by(gpu)
+    links = _LinksOfReadings(signed, what_if)
+    reading = links.by(dependencies).dependencies
+    envelopes = solver.envelopes(signed.signatures)
+    passing = {key: _Passing(envelope) for key, envelope in envelopes.items()}
+    collectives = [passing[key].of(signed, number) for number, key in enumerate(signed.keys)]
+    changes = _changes(signed, what_if, solver)
     # What one GPU sees of a collective is its whole length, whoever arrived when.
-    uneven: dict[int, RankClasses] = {}
-    if gpu is None:
-        uneven = split_uneven(trace, signed, envelopes, changes, fabric, store, use_symmetry, progress)
-    for number, collective in (uneven | changes).items():
+    apart = {} if gpu is not None else split_by_rank(signed, envelopes, changes, solver)
+    for number, collective in (apart | changes).items():
         collectives[number] = collective
-    loads = port_loads(trace, fabric, signed, envelopes, changes) if contention else None
-    program = compose(trace, signed, collectives, dependencies, what_if, loads)
-    found = (*trace.gaps, *gaps, *program.gaps)
-    changed = frozenset(changes)
-    return Job(trace, fabric, signed, envelopes, collectives, program, changed, gpu, what_if, contention, found)
+    return Job(signed, solver, what_if, contention, reading, envelopes, collectives, frozenset(changes), links)
 
 
-class _Planes:
+class _Passing:
     """How the instances of one signature pass time on: by class, or as a whole where not all ranks were seen.
 
     Ranks that are missing, or left out of the perspective of one GPU, are taken to arrive with the others.
@@ -151,47 +238,29 @@ class _Planes:
         if elsewhere is not None:
             self.by_class, self.whole = fixed_at(self.by_class, elsewhere), fixed_at(self.whole, elsewhere)
 
-    def of(self, signed: SignedInstance) -> RankClasses:
-        return self.by_class if len(signed.instance.rows) == signed.signature.ranks else self.whole
+    def of(self, signed: SignedTrace, number: int) -> RankClasses:
+        return self.by_class if signed.is_complete(number) else self.whole
 
 
-def _changes(
-    trace: Trace, signed: Sequence[SignedInstance], what_if: WhatIf, here: Fabric, store: Store, use_symmetry: bool
-) -> dict[int, RankClasses]:
+def _changes(signed: SignedTrace, what_if: WhatIf, solver: CollectiveSolver) -> dict[int, RankClasses]:
     """Instances that are free or run on a fabric of their own, and the time they take."""
-    identities = trace.communicators["id"].to_pylist()
     result: dict[int, RankClasses] = {}
     for name, fabric in what_if.fabrics:
-        box = Box().around([(fabric.latency_ns, fabric.gap_ns_per_byte)])
+        there = solver.at(fabric, Box().around([fabric.native]))
         # NICs that other GPUs share are another signature.
-        same = fabric.gpus_per_nic == here.gpus_per_nic
-        there = {_place(s): s.signature for s in (signed if same else sign(trace, fabric.gpus_per_nic)[0])}
-        known: dict[str, _Planes] = {}
-        for number in named(name, signed, identities):
-            signature = there[_place(signed[number])]
+        same = fabric.gpus_per_nic == solver.fabric.gpus_per_nic
+        again = signed if same else SignedTrace.of(signed.trace, fabric.gpus_per_nic)
+        signature_of = {_place(s): s.signature for s in again.instances}
+        known: dict[str, _Passing] = {}
+        for number in named(name, signed):
+            signature = signature_of[_place(signed.instances[number])]
             if signature.key() not in known:
-                envelope = solve_cached(signature, fabric, box, store, use_symmetry)
-                known[signature.key()] = _Planes(envelope, fabric)
-            result[number] = known[signature.key()].of(signed[number])
+                known[signature.key()] = _Passing(there.envelope(signature), fabric)
+            result[number] = known[signature.key()].of(signed, number)
     nothing = RankClasses.alike(((0,) * len(COMPONENTS),))
-    return result | {number: nothing for name in what_if.free for number in named(name, signed, identities)}
+    return result | {number: nothing for name in what_if.free for number in named(name, signed)}
 
 
 def _place(signed: SignedInstance) -> tuple[int, str, int]:
     """What tells an instance from all others of its trace."""
     return signed.instance.communicator, signed.instance.kind, signed.instance.sequence
-
-
-def port_loads(
-    trace: Trace,
-    fabric: Fabric,
-    signed: Sequence[SignedInstance],
-    envelopes: Mapping[str, Envelope],
-    changed: Collection[int],
-) -> PortLoads:
-    """What every instance puts on the NICs of its ranks; nothing for those that are *changed*."""
-    sent = {key: np.array(envelope.sent, dtype=np.int64).reshape(-1, 3) for key, envelope in envelopes.items()}
-    none = np.zeros((0, 3), dtype=np.int64)
-    nic, node = trace.nic_of_gpu(fabric.gpus_per_nic), trace.column("gpus", "node")
-    own = [none if number in changed else sent[s.signature.key()] for number, s in enumerate(signed)]
-    return PortLoads(own, node * (int(nic.max()) + 1) + nic)

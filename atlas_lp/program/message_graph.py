@@ -1,13 +1,11 @@
 """A whole trace as one GOAL schedule: every message of every collective, between measured gaps.
 
 The composition of :mod:`~atlas_lp.program.compose` with its instances expanded: per operation two calcs of 0 ns mark
-begin and end; what lies between, by either reading of :mod:`~atlas_lp.program.links`, are calcs.  Unlike in the
+begin and end; what lies between, by either reading of :mod:`~atlas_lp.program.readings`, are calcs.  Unlike in the
 composition, every rank of a collective begins when it arrives and ends with its own last operation.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,11 +13,11 @@ from atlas_lp.errors import UnsupportedError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import issue_order
 from atlas_lp.goal.schedule import CALC, Ints, Schedule
-from atlas_lp.program.links import Ends, OperationTimes, find_links
+from atlas_lp.program.links import Links
 from atlas_lp.program.nic_sharing import busy_periods
 from atlas_lp.signatures.algorithms.expand import MAX_OPERATIONS, expand, operation_count
 from atlas_lp.traces.signing.sign import SignedInstance
-from atlas_lp.traces.trace import Trace
+from atlas_lp.traces.signing.signed_trace import SignedTrace
 
 # Tags of one schedule fit 32 bits; the communicator goes above them until all are numbered anew.
 _TAG_BITS = 32
@@ -31,28 +29,25 @@ _PLACE_BITS = 32
 _GAP, _BEGIN, _BODY, _END = range(4)
 
 
-def monolithic(
-    trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric, dependencies: str | None = "streams"
-) -> Schedule:
-    """Expand all instances of *trace* into one schedule whose ranks are the GPUs.
+def message_graph(signed: SignedTrace, fabric: Fabric, links: Links) -> Schedule:
+    """Expand all instances of *signed*, which follow each other by *links*, into one schedule whose ranks are the GPUs.
 
-    *dependencies* is as for :func:`~atlas_lp.program.links.find_links`.  Delays of hosts are calcs, too, so that what
-    waits beside computation is understood by graphs, and only streams by a simulator that runs one calc of a cpu at a
-    time.
+    Delays of hosts are calcs, too, so that what waits beside computation is understood by graphs, and only links by the
+    order of streams by a simulator that runs one calc of a cpu at a time.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` when that needs more than the limit of operations, before
     anything is expanded, and when ranks are missing.
     """
-    total = sum(operation_count(s.signature) for s in signed)
+    total = sum(operation_count(s.signature) for s in signed.instances)
     if total > MAX_OPERATIONS:
         raise UnsupportedError(
             f"the whole trace expands to about {total:.2g} operations; the limit is {MAX_OPERATIONS:.2g}: "
             "export one signature with --signature"
         )
-    builder = _Builder(trace, signed, fabric)
-    builder.add_links(trace, dependencies)
+    builder = _Builder(signed, fabric)
+    builder.add_links(links)
     expanded: dict[str, tuple[Schedule, Ints]] = {}
-    for number, instance in enumerate(signed):
+    for number, instance in enumerate(signed.instances):
         key = instance.signature.key()
         if key not in expanded:
             schedule = expand(instance.signature, fabric.reduce_copy, fabric.credits)
@@ -64,15 +59,16 @@ def monolithic(
 class _Builder:
     """Collects operations with the keys that sort them into blocks, and dependencies between them."""
 
-    def __init__(self, trace: Trace, signed: Sequence[SignedInstance], fabric: Fabric) -> None:
-        self.times = OperationTimes(trace, signed)
+    def __init__(self, signed: SignedTrace, fabric: Fabric) -> None:
+        trace = signed.trace
+        self.times = signed.timeline
         self.gpus = trace.gpus.num_rows
         self.nic_of_gpu = trace.nic_of_gpu(fabric.gpus_per_nic)
         self.columns: list[Ints] = []
         self.dependencies: list[tuple[Ints, Ints]] = []
         self.count = 0
         operations = len(self.times.gpu)
-        order = np.lexsort((np.arange(operations), self.times.end_ns, self.times.start, self.times.gpu))
+        order = np.lexsort((np.arange(operations), self.times.end_ns, self.times.start_ns, self.times.gpu))
         self.turn = np.empty(operations, dtype=np.int64)
         self.turn[order] = np.arange(operations)
         zero = np.zeros(operations, dtype=np.int64)
@@ -90,9 +86,9 @@ class _Builder:
         """
         times = self.times
         port = (node * (int(self.nic_of_gpu.max()) + 1) + self.nic_of_gpu)[times.gpu]
-        order = np.lexsort((times.end_ns, times.start, port))
+        order = np.lexsort((times.end_ns, times.start_ns, port))
         period = np.empty(len(order), dtype=np.int64)
-        period[order] = busy_periods(port[order], times.start[order], times.end_ns[order])
+        period[order] = busy_periods(port[order], times.start_ns[order], times.end_ns[order])
         return period
 
     def _add(
@@ -117,22 +113,19 @@ class _Builder:
         self.count += len(gpu)
         return numbers
 
-    def add_links(self, trace: Trace, dependencies: str | None) -> None:
+    def add_links(self, links: Links) -> None:
         """Add a calc per link, between the ends of operations and of other GPU work, which is a calc of 0 ns."""
-        ends = Ends.of_operations(self.times)
-        links, used = find_links(trace, self.times, ends, dependencies)
-        number = np.full(links.vertices, -1, dtype=np.int64)
-        turn = np.full(links.vertices, len(self.turn), dtype=np.int64)
-        number[ends.ready], turn[ends.ready] = self.begin, self.turn
-        number[ends.done] = self.end
-        if used == "events":
-            gpu = np.zeros(links.vertices, dtype=np.int64)
+        # The start, place -1 and thus the last entry, and the end of a GPU in the reading by streams are no operations.
+        others: Ints = np.full(links.others, -1, dtype=np.int64)
+        turn = np.append(self.turn, np.full(links.others + 1, len(self.turn), dtype=np.int64))
+        if links.dependencies == "events":
+            gpu = np.zeros(links.operations + links.others, dtype=np.int64)
             gpu[links.targets] = links.gpus
-            work = np.arange(ends.end, links.vertices)
-            number[work] = self._add(gpu[work], turn[work], np.full(len(work), _GAP))
-        gap = self._add(links.gpus, turn[links.targets], np.full(len(links.costs), _GAP), size=links.costs)
-        # The start, and the end of a GPU in the reading by streams, are no operations.
-        before, after = number[links.sources], number[links.targets]
+            gpu = gpu[links.operations :]
+            others = self._add(gpu, turn[links.operations : -1], np.full(len(gpu), _GAP))
+        gap = self._add(links.gpus, turn[links.targets], np.full(len(links.gpus), _GAP), size=links.costs_ns)
+        ends, begins = (np.concatenate([own, others, [-1]]) for own in (self.end, self.begin))
+        before, after = ends[links.sources], begins[links.targets]
         self.dependencies.append((before[before >= 0], gap[before >= 0]))
         self.dependencies.append((gap[after >= 0], after[after >= 0]))
 

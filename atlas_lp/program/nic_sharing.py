@@ -5,12 +5,12 @@ messages still pass the port one after the other: with the collectives in the or
 that ended last is done no earlier than the first was ready plus (m - 1) G + g for each message of all (but one body,
 which may be the last on its way).  These bounds are rows of the program like any other; they hold as long as the
 recorded order does, and say nothing of how a NIC shares itself.  Source: the interval (energetic) bound of scheduling
-theory, with the port of DESIGN section 4 as the machine.
+theory, with the port of docs/model.md#loggp as the machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,10 @@ import numpy as np
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.goal.kernels import topological_order
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.program.links import Ends, OperationTimes
+from atlas_lp.program.vertices import Vertices
+from atlas_lp.solver.envelope import Envelope
+from atlas_lp.traces.signing.signed_trace import SignedTrace
+from atlas_lp.traces.signing.timeline import Timeline
 
 WINDOW = 64
 """Operations of one NIC looked at together, at most."""
@@ -30,6 +33,17 @@ class PortLoads:
 
     sent: Sequence[Ints]
     port_of_gpu: Ints
+
+    @classmethod
+    def of(
+        cls, signed: SignedTrace, envelopes: Mapping[str, Envelope], gpus_per_nic: int, without: Collection[int]
+    ) -> PortLoads:
+        """What every instance puts on the NICs of its ranks; nothing for those *without*."""
+        sent = {key: np.array(envelope.sent, dtype=np.int64).reshape(-1, 3) for key, envelope in envelopes.items()}
+        none = np.zeros((0, 3), dtype=np.int64)
+        nic, node = signed.trace.nic_of_gpu(gpus_per_nic), signed.trace.column("gpus", "node")
+        own = [none if number in without else sent[key] for number, key in enumerate(signed.keys)]
+        return cls(own, node * (int(nic.max()) + 1) + nic)
 
 
 @dataclass(frozen=True)
@@ -46,19 +60,19 @@ class Rows:
     instances: int = 0
 
 
-def shared_ports(times: OperationTimes, ends: Ends, loads: PortLoads) -> Rows:
+def shared_ports(timeline: Timeline, vertices: Vertices, loads: PortLoads) -> Rows:
     """Bound the end of operations that overlap on a port; the row belongs to the instance that ends later for it.
 
     Cost O(n log n) for sorting, and O(n x :data:`WINDOW`).
     """
-    sent, port = times.by_label(loads.sent), loads.port_of_gpu[times.gpu]
-    busy = _Busy(times, sent, port)
+    sent, port = timeline.by_label(loads.sent), loads.port_of_gpu[timeline.gpu]
+    busy = _Busy(timeline, sent, port)
     rows = []
     for ahead in range(1, WINDOW):
         i, latest, load, mixed = busy.window(ahead)
         if not len(i):
             break
-        rows.append(tuple(column[mixed] for column in (ends.ready[i], ends.done[latest], *load)))
+        rows.append(tuple(column[mixed] for column in (vertices.ready[i], vertices.done[latest], *load)))
     none = np.zeros(0, dtype=np.int64)
     columns = [np.concatenate(column) for column in zip((none,) * 4, *rows, strict=True)]
     order = np.lexsort((columns[3], columns[2], columns[1], columns[0]))
@@ -67,7 +81,7 @@ def shared_ports(times: OperationTimes, ends: Ends, loads: PortLoads) -> Rows:
     vectors = np.zeros((int(np.count_nonzero(last)), len(COMPONENTS)), dtype=np.int64)
     vectors[:, COMPONENTS.index("bytes")] = size[last]
     vectors[:, COMPONENTS.index("gaps")] = messages[last]
-    owners = np.searchsorted(ends.first, target[last], side="right") - 1
+    owners = np.searchsorted(vertices.first, target[last], side="right") - 1
     return Rows(source[last], target[last], vectors, owners, busy.overlapping())
 
 
@@ -88,14 +102,14 @@ def without_cycles(vertices: int, sources: Ints, targets: Ints, bounds: int) -> 
 class _Busy:
     """Operations that send, by port and start, in busy periods; windows over them that grow by one at a time."""
 
-    def __init__(self, times: OperationTimes, sent: Ints, port: Ints) -> None:
+    def __init__(self, timeline: Timeline, sent: Ints, port: Ints) -> None:
         sending = np.flatnonzero(sent[:, 1] > 0)
-        order = np.lexsort((sending, times.end_ns[sending], times.start[sending], port[sending]))
+        order = np.lexsort((sending, timeline.end_ns[sending], timeline.start_ns[sending], port[sending]))
         self.operation = sending[order]
-        self.end = times.end_ns[self.operation]
-        self.instance = times.instance[self.operation]
+        self.end = timeline.end_ns[self.operation]
+        self.instance = timeline.instance[self.operation]
         self.sent = sent[self.operation]
-        self.period = busy_periods(port[self.operation], times.start[self.operation], self.end)
+        self.period = busy_periods(port[self.operation], timeline.start_ns[self.operation], self.end)
         # Per operation: which one of its window ends last, the window's load, and whether it holds two instances.
         self.latest = np.arange(len(order))
         self.load = self.sent.copy()

@@ -6,14 +6,13 @@ of it could give, and one on a fabric of its own takes what it takes there, in w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.traces.signing.sign import SignedInstance
+from atlas_lp.traces.signing.signed_trace import SignedTrace
 from atlas_lp.units import format_bandwidth, format_time
 
 _SHORTEST = 4
@@ -68,24 +67,24 @@ _COMPUTE = {
 AS_RECORDED = WhatIf()
 
 
-def named(name: str, signed: Sequence[SignedInstance], identities: Sequence[int]) -> list[int]:
-    """Instances that *name* means (see :class:`WhatIf`); *identities* are the ids of the communicators.
+def named(name: str, signed: SignedTrace) -> list[int]:
+    """Instances that *name* means (see :class:`WhatIf`).
 
     Raises :class:`~atlas_lp.errors.InputError` for a name that fits none.
     """
     wanted = name.casefold()
     enough = len(wanted.removeprefix("0x")) >= _SHORTEST
     by_id = enough and wanted.startswith("0x")
-    fits = {c for c, identity in enumerate(identities) if by_id and f"{identity:#x}".startswith(wanted)}
+    fits = {c for c, identity in enumerate(signed.communicator_ids) if by_id and f"{identity:#x}".startswith(wanted)}
     found = [
         number
-        for number, s in enumerate(signed)
+        for number, s in enumerate(signed.instances)
         if s.instance.communicator in fits
         or s.signature.collective.casefold() == wanted
         or (enough and s.signature.key().startswith(wanted))
     ]
     if not found:
-        kinds = ", ".join(sorted({s.signature.collective for s in signed}))
+        kinds = ", ".join(sorted({s.signature.collective for s in signed.instances}))
         raise InputError(
             f"no collective {name!r} in this trace: it has {kinds}; `atlas-lp inspect` lists keys and communicators"
         )

@@ -13,8 +13,9 @@ from functools import cached_property
 
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.solver.axis import AXES, Axis, Point, point
 from atlas_lp.solver.highs import Certificate
-from atlas_lp.solver.longest_path import BYTES, MESSAGES, PathVector, Point, point
+from atlas_lp.solver.longest_path import BYTES, MESSAGES, PathVector
 from atlas_lp.units import format_bandwidth, format_time
 
 
@@ -42,6 +43,23 @@ class Box:
             min(self.gap_from_ns_per_byte, *gaps),
             max(self.gap_to_ns_per_byte, *gaps),
         )
+
+    def range(self, axis: Axis) -> tuple[Fraction, Fraction]:
+        """Lowest and highest value along *axis*."""
+        latency, gap = (self.latency_from_ns, self.latency_to_ns), (self.gap_from_ns_per_byte, self.gap_to_ns_per_byte)
+        return (latency, gap)[axis.index]
+
+    @property
+    def middle(self) -> tuple[Fraction, Fraction]:
+        """The point (L, G) in the middle."""
+        return (
+            (self.latency_from_ns + self.latency_to_ns) / 2,
+            (self.gap_from_ns_per_byte + self.gap_to_ns_per_byte) / 2,
+        )
+
+    def canonical(self) -> list[str]:
+        """Exact text of the four limits, for keys and files."""
+        return [str(value) for axis in AXES for value in self.range(axis)]
 
     def corners(self) -> list[Point]:
         """Corners counter-clockwise from the lowest (L, G)."""
@@ -99,6 +117,14 @@ class RankClasses:
     planes: tuple[tuple[int, int, tuple[PathVector, ...]], ...]
     width: float = 0.0
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Hundreds of instances share one of these, which may hold thousands of planes: they are hashed once."""
+        return hash((self.of_rank, self.planes))
+
     @classmethod
     def alike(cls, vectors: tuple[PathVector, ...]) -> RankClasses:
         """All ranks in one class: every one ends when the last one does."""
@@ -154,17 +180,16 @@ class Envelope:
         self.box.check(latency_ns, gap_ns_per_byte)
         return max(c + m * latency_ns + b * gap_ns_per_byte for c, m, b in self.planes())
 
-    def along_latency(self, gap_ns_per_byte: Fraction) -> list[Piece]:
-        """Pieces of T(L) at a fixed G."""
-        self.box.check(self.box.latency_from_ns, gap_ns_per_byte)
-        lines = [(c + b * gap_ns_per_byte, m) for c, m, b in self.planes()]
-        return upper_pieces(lines, self.box.latency_from_ns, self.box.latency_to_ns)
+    def along(self, axis: Axis, held: Fraction) -> list[Piece]:
+        """Pieces of T along *axis*, the other variable *held*: T(L) at a fixed G, or T(G) at a fixed L.
 
-    def along_gap(self, latency_ns: Fraction) -> list[Piece]:
-        """Pieces of T(G) at a fixed L."""
-        self.box.check(latency_ns, self.box.gap_from_ns_per_byte)
-        lines = [(c + m * latency_ns, b) for c, m, b in self.planes()]
-        return upper_pieces(lines, self.box.gap_from_ns_per_byte, self.box.gap_to_ns_per_byte)
+        Raises :class:`~atlas_lp.errors.InputError` when *held* lies outside the box.
+        """
+        low, high = self.box.range(axis)
+        self.box.check(*axis.pair(low, held))
+        slopes = ((c, (m, b)) for c, m, b in self.planes())
+        lines = [(c + pair[axis.other.index] * held, pair[axis.index]) for c, pair in slopes]
+        return upper_pieces(lines, low, high)
 
 
 def fixed_values(theta: dict[str, Fraction]) -> tuple[Fraction, ...]:

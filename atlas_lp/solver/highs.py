@@ -1,4 +1,4 @@
-"""HiGHS as an independent witness: the dual side of DESIGN section 5.
+"""HiGHS as an independent witness: the dual side of docs/model.md#planes.
 
 The LP of a graph: minimise T subject to ``t_v >= t_u + w_uv(L, G)`` for every edge and ``T >= t_v`` for every
 vertex without out-edges; L and G are columns fixed at the point.  The tree of tight in-edges of a longest
@@ -22,13 +22,14 @@ import numpy as np
 
 from atlas_lp.errors import InputError, SolveError
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, Longest, Point
+from atlas_lp.solver.axis import Point
+from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, Longest
 
 MAX_RELATIVE_DIFFERENCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Limits:
+class CheckLimits:
     """How much is certified: rows x points of a graph with more rows than points, at least one point; and rows at all.
 
     HiGHS needs about 0.7 kB for each row.
@@ -38,12 +39,12 @@ class Limits:
     rows: int = 1_200_000
 
     @classmethod
-    def everything(cls) -> Limits:
+    def everything(cls) -> CheckLimits:
         """Every point of every graph."""
         return cls(sys.maxsize, sys.maxsize)
 
     @classmethod
-    def nothing(cls) -> Limits:
+    def nothing(cls) -> CheckLimits:
         """No point at all."""
         return cls(0, 0)
 
@@ -234,7 +235,7 @@ class LongestPathLP:
         )
 
 
-def certify(evaluator: Evaluator, points: Sequence[Point], limits: Limits | None = None) -> Certificate:
+def certify(evaluator: Evaluator, points: Sequence[Point], limits: CheckLimits | None = None) -> Certificate:
     """Solve the LP at *points* with HiGHS and compare with the longest path.
 
     Only the first points are solved when rows x points exceed the *limits*, none when rows do; the certificate says so.
@@ -244,7 +245,7 @@ def certify(evaluator: Evaluator, points: Sequence[Point], limits: Limits | None
 
     solver_name = f"HiGHS {highspy.Highs.version(_solver())}"
     rows = evaluator.graph.edges + 1
-    limits = limits or Limits()
+    limits = limits or CheckLimits()
     if rows > limits.rows:
         reason = f"skipped: {rows} rows are more than the limit of {limits.rows}"
         return Certificate(solver_name, reason, 0, len(points), 0, 0.0)

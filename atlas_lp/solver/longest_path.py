@@ -1,4 +1,4 @@
-"""Exact longest paths of an event graph at a rational point (L, G): the primal side of DESIGN section 5.
+"""Exact longest paths of an event graph at a rational point (L, G): the primal side of docs/model.md#planes.
 
 Every edge weight is an integer after multiplication by a common denominator, so values, ties and path
 vectors are exact.  Sums that fit 62 bits run on plain 64-bit integers; larger ones on two limbs of 58
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
+from math import lcm
 
 import numpy as np
 from numba import njit
@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.schedule import Ints
+from atlas_lp.solver.axis import Point
 
 PathVector = tuple[int, ...]
 """Integer cost of one path, one entry per :data:`~atlas_lp.goal.event_graph.COMPONENTS`."""
 
 Plane = tuple[int, int, int]
 """T as (c, m, b): scaled T = c + m L + b G."""
-
-Point = tuple[int, int, int]
-"""A point (L, G) = (X / W, Y / W) in homogeneous integers (X, Y, W) with W > 0 and no common divisor."""
 
 MESSAGES, BYTES = COMPONENTS.index("messages"), COMPONENTS.index("bytes")
 
@@ -36,19 +34,6 @@ _DIGIT_BITS = 29
 
 Small = NDArray[np.int32]
 Floats = NDArray[np.float64]
-
-
-def point(latency_ns: Fraction, gap_ns_per_byte: Fraction) -> Point:
-    """Return (L, G) as a :data:`Point`."""
-    latency, gap = Fraction(latency_ns), Fraction(gap_ns_per_byte)
-    w = lcm(latency.denominator, gap.denominator)
-    return int(latency * w), int(gap * w), w
-
-
-def reduced(x: int, y: int, w: int) -> Point:
-    """Return homogeneous coordinates in lowest terms."""
-    divisor = gcd(x, y, w)
-    return x // divisor, y // divisor, w // divisor
 
 
 @njit(cache=True)

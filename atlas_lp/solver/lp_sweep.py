@@ -13,8 +13,9 @@ from fractions import Fraction
 
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import EventGraph
+from atlas_lp.solver.axis import Axis
 from atlas_lp.solver.highs import LongestPathLP
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.longest_path import Evaluator
 
 
 @dataclass(frozen=True)
@@ -40,23 +41,22 @@ class SweepPiece:
 def sweep(
     graph: EventGraph,
     fabric: Fabric,
-    axis: str,
+    axis: Axis,
     values: Sequence[Fraction],
     progress: Callable[[int], None] | None = None,
 ) -> list[SweepPoint]:
-    """Solve the LP of *graph* with HiGHS at every one of *values* of L (*axis* ``latency``) or G (``gap``).
+    """Solve the LP of *graph* with HiGHS at every one of *values* along *axis*, the other variable native.
 
     The first solve is cold, with presolve; the others warm.  Raises :class:`~atlas_lp.errors.SolveError` when HiGHS
     does not end with an optimum.
     """
-    by_latency = axis == "latency"
-    wheres = [point(x, fabric.gap_ns_per_byte) if by_latency else point(fabric.latency_ns, x) for x in sorted(values)]
+    wheres = [axis.point(x, fabric.native[axis.other.index]) for x in sorted(values)]
     evaluator = Evaluator(graph, fabric.theta())
     lp = LongestPathLP(evaluator, float(evaluator.at(wheres[-1]).time_ns))
     result = []
     for number, (x, where) in enumerate(zip(sorted(values), wheres, strict=True)):
-        time, messages, size, pivots = lp.solve_warm(where) if number else lp.solve_cold(where)
-        result.append(SweepPoint(x, time, messages if by_latency else size, pivots))
+        time, *slopes, pivots = lp.solve_warm(where) if number else lp.solve_cold(where)
+        result.append(SweepPoint(x, time, slopes[axis.index], pivots))
         if progress is not None:
             progress(number + 1)
     return result

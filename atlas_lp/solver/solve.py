@@ -1,4 +1,4 @@
-"""From an event graph to its exact envelope over a box, with a certificate (DESIGN section 5)."""
+"""From an event graph to its exact envelope over a box, with a solver check (docs/model.md#all-planes)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from itertools import zip_longest
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
+from atlas_lp.solver.axis import AXES, Point, point
 from atlas_lp.solver.envelope import Box, Envelope, Piece, fixed_values, upper_pieces
-from atlas_lp.solver.highs import Limits, certify
-from atlas_lp.solver.longest_path import Evaluator, PathVector, Plane, Point, point
+from atlas_lp.solver.highs import CheckLimits, certify
+from atlas_lp.solver.longest_path import Evaluator, PathVector, Plane
 from atlas_lp.solver.upper_envelope import explore
 
-Planes = Callable[[int], None]
+PlanesFound = Callable[[int], None]
 """Called with the number of planes known, after every evaluation."""
 
 
@@ -24,8 +25,8 @@ def solve(
     fabric: Fabric,
     box: Box | None = None,
     *,
-    limits: Limits | None = None,
-    progress: Planes | None = None,
+    limits: CheckLimits | None = None,
+    progress: PlanesFound | None = None,
     tolerance: Fraction = Fraction(0),
 ) -> Envelope:
     """Return the exact envelope of *graph* over *box*, certified by HiGHS.
@@ -39,7 +40,7 @@ def solve(
     envelope evaluations of O(V + E) each, independent of any number of parameter points.
     """
     box = box or Box()
-    box.check(fabric.latency_ns, fabric.gap_ns_per_byte)
+    box.check(*fabric.native)
     theta = fabric.theta()
     evaluator = Evaluator(graph, theta)
     vectors: dict[Plane, PathVector] = {}
@@ -98,11 +99,11 @@ def solve_along(graph: EventGraph, fabric: Fabric, component: str, low: Fraction
 
 def certificate_points(envelope: Envelope, fabric: Fabric) -> list[Point]:
     """Where to ask HiGHS: native point, then breakpoints of T(L) and T(G) in turn, midpoints in turn, corners."""
-    latency, gap = fabric.latency_ns, fabric.gap_ns_per_byte
-    of_latency, of_gap = envelope.along_latency(gap), envelope.along_gap(latency)
-    points = [point(latency, gap)]
+    points = [point(*fabric.native)]
+    held = [(axis, fabric.native[axis.other.index]) for axis in AXES]
+    pieces = [(axis, rest, envelope.along(axis, rest)) for axis, rest in held]
     for marks in (_breakpoints, _midpoints):
-        sides = [[point(x, gap) for x in marks(of_latency)], [point(latency, x) for x in marks(of_gap)]]
+        sides = [[axis.point(x, rest) for x in marks(found)] for axis, rest, found in pieces]
         points += [p for pair in zip_longest(*sides) for p in pair if p is not None]
     return list(dict.fromkeys([*points, *envelope.box.corners()]))
 

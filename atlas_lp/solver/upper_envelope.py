@@ -15,7 +15,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.solver.longest_path import Plane, Point, reduced
+from atlas_lp.solver.axis import Point, reduced
+from atlas_lp.solver.longest_path import Plane
 
 Floats = NDArray[np.float64]
 

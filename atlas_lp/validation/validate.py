@@ -21,17 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from atlas_lp.cache.store import Store
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import EventGraph, event_graph
 from atlas_lp.goal.per_node import numbered, per_node
 from atlas_lp.peak_memory import peak_bytes, restart_peak
 from atlas_lp.program.job import Job, solve_job
-from atlas_lp.program.message_graph import monolithic
-from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.axis import point
 from atlas_lp.solver.highs import LongestPathLP
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.traces.trace import Trace
 from atlas_lp.validation.loggopsim import DIFFERS, compiled, programs
 
@@ -86,22 +85,21 @@ def default_points(fabric: Fabric) -> Points:
 
 
 def validate(
-    trace: Trace, fabric: Fabric, store: Store, points: Points | None = None, dependencies: str | None = None
+    trace: Trace, solver: CollectiveSolver, points: Points | None = None, dependencies: str | None = None
 ) -> Validation:
-    """Compare all methods on *trace* at *points* (default: :func:`default_points`).
+    """Compare all methods on *trace* at *points* (default: :func:`default_points` of the fabric of *solver*).
 
-    *dependencies* is as for :func:`~atlas_lp.program.links.find_links`.  LogGOPSim runs one calc of a cpu at a time, so
-    it gets what the order of streams gives.
+    *dependencies* is as for :func:`~atlas_lp.program.readings.find_links`.  LogGOPSim runs one calc of a cpu at a time,
+    so it gets what the order of streams gives.
 
     Raises what reading, signing and solving raise; a monolithic graph that is too large is noted, not raised.
     """
-    chosen = tuple(points or default_points(fabric))
-    box = Box().around(chosen)
-    fabric = fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
+    chosen = tuple(points or default_points(solver.fabric))
+    fabric = solver.fabric.at(latency_ns=chosen[0][0], gap_ns_per_byte=chosen[0][1])
     watch = _Watch("composite")
-    job = solve_job(trace, fabric, box, store, dependencies=dependencies)
+    job = solve_job(trace, solver.at(fabric, solver.box.around(chosen)), dependencies=dependencies)
     methods = [watch.evaluated(job.program.graph, fabric, chosen)]
-    methods.append(_monolithic(_Watch("monolithic"), job, dependencies, chosen))
+    methods.append(_monolithic(_Watch("monolithic"), job, chosen))
     watch = _Watch("lp (HiGHS)")
     methods.append(watch.found(_lp(job.program.graph, fabric, chosen), job.program.graph.vertices))
     watch = _Watch("composite, NICs shared")
@@ -111,7 +109,7 @@ def validate(
     installed = programs()
     if installed is not None:
         methods.append(_simulated(_Watch("LogGOPSim"), job, chosen, installed))
-    return Validation(chosen, tuple(methods), job.program.measured_ns, job.program.dependencies)
+    return Validation(chosen, tuple(methods), job.signed.timeline.measured_ns, job.dependencies)
 
 
 class _Watch:
@@ -137,11 +135,11 @@ class _Watch:
         return self.found(tuple(float(evaluator.at(point(*where)).time_ns) for where in points), graph.vertices)
 
 
-def _monolithic(watch: _Watch, job: Job, dependencies: str | None, points: Points) -> Method:
+def _monolithic(watch: _Watch, job: Job, points: Points) -> Method:
     """The graph of every message of the trace."""
     fabric = job.fabric
     try:
-        schedule = monolithic(job.trace, job.signed, fabric, dependencies)
+        schedule = job.message_graph()
     except UnsupportedError as error:
         return watch.skipped(str(error))
     graph = event_graph(schedule, job.trace.column("gpus", "node"), fabric.port_rule, fabric.ingress)
@@ -161,7 +159,7 @@ def _simulated(watch: _Watch, job: Job, points: Points, installed: tuple[str, st
     fabric = job.fabric
     _, node = np.unique(job.trace.column("gpus", "node"), return_inverse=True)
     try:
-        schedule = monolithic(job.trace, job.signed, fabric)
+        schedule = job.message_graph("streams")
         exported = numbered(per_node(schedule, node, fabric.up_latency_ns, fabric.up_gap_ns_per_byte))
         with tempfile.TemporaryDirectory(prefix="atlas-lp-") as folder:
             simulator = compiled(exported, Path(folder), installed)
@@ -170,5 +168,5 @@ def _simulated(watch: _Watch, job: Job, points: Points, installed: tuple[str, st
             ]
     except InputError as error:
         return watch.skipped(str(error))
-    note = DIFFERS if job.program.dependencies == "streams" else f"dependencies from streams; {DIFFERS}"
+    note = DIFFERS if job.dependencies == "streams" else f"dependencies from streams; {DIFFERS}"
     return watch.found(tuple(times), len(exported), note)

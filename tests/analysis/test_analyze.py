@@ -11,6 +11,7 @@ from atlas_lp.analysis.analyze import analyze
 from atlas_lp.analysis.as_json import headline, tolerance_json
 from atlas_lp.analysis.folder import FILES, json_text, read_analysis, write_analysis
 from atlas_lp.cache import Store
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.solver.envelope import Box
@@ -31,7 +32,7 @@ def run(names, *, store=None, gpus_per_node=None, fabric=FABRIC, box=None):
     trace = read_trace(names)
     if gpus_per_node:
         trace = trace.placed(gpus_per_node)
-    return analyze(trace, fabric, box or Box(), store or Store(None))
+    return analyze(trace, CollectiveSolver(fabric, box or Box(), store or Store(None)))
 
 
 def test_summary_keeps_its_contract(demo):
@@ -104,7 +105,7 @@ def test_analysis_reads_back_as_written(demo, tmp_path):
     again = read_analysis(tmp_path / "out")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(FILES)
     assert again.envelope.vectors == analysis.envelope.vectors
-    assert (again.latency_ns, again.gap_ns_per_byte) == (3700, Fraction(1, 25))
+    assert again.native == (3700, Fraction(1, 25))
     where = Fraction(12345), Fraction(1, 30)
     assert again.envelope.time_ns(*where) == analysis.envelope.time_ns(*where)
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == json.loads(json_text(analysis.summary))

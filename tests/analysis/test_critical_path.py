@@ -8,8 +8,8 @@ from helpers.jobs import COMMUNICATOR
 from helpers.programs import MS, overlapped_gradients
 from helpers.solving import FABRIC, GAP, reduction_ns
 
-from atlas_lp.analysis.critical_path import critical_path, steps_json
-from atlas_lp.cache import Store
+from atlas_lp.analysis.as_json import steps_json
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError
 from atlas_lp.program.job import solve_job
 from atlas_lp.report.timeline_figure import check_kind, draw_timeline
@@ -21,11 +21,11 @@ from atlas_lp.traces.reading.read import read_trace
 def job(tmp_path):
     overlapped_gradients(tmp_path)
     box = Box(latency_to_ns=Fraction(10 * MS))
-    return solve_job(read_trace([tmp_path]), FABRIC, box, Store(None))
+    return solve_job(read_trace([tmp_path]), CollectiveSolver(FABRIC, box))
 
 
 def named(job, latency):
-    steps = critical_path(job, Fraction(latency), GAP)
+    steps = job.critical_path(Fraction(latency), GAP)
     return steps, [(row.get("type", "GPU work"), row["duration_ns"]) for row in steps_json(job, steps)]
 
 
@@ -57,12 +57,12 @@ def test_steps_follow_each_other_and_say_where(job):
 def test_a_late_gpu_is_named(tmp_path):
     """What one GPU alone saw is on that GPU."""
     overlapped_gradients(tmp_path)
-    job = solve_job(read_trace([tmp_path]), FABRIC, Box(), Store(None), gpu=1)
-    assert {step.gpu for step in critical_path(job, Fraction(0), GAP)} == {None, 1}
+    job = solve_job(read_trace([tmp_path]), CollectiveSolver(FABRIC), gpu=1)
+    assert {step.gpu for step in job.critical_path(Fraction(0), GAP)} == {None, 1}
 
 
 def test_the_picture_is_well_formed_and_always_the_same(job):
-    rows = steps_json(job, critical_path(job, Fraction(10 * MS), GAP))
+    rows = steps_json(job, job.critical_path(Fraction(10 * MS), GAP))
     picture = draw_timeline(rows, "T")
     assert ElementTree.fromstring(picture).tag.endswith("svg")
     assert picture == draw_timeline(rows, "T")

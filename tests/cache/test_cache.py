@@ -7,7 +7,8 @@ import pytest
 from helpers.jobs import two_ranks
 
 from atlas_lp.cache import Miss, Store, default_folder
-from atlas_lp.collectives.solver import envelope_key, solve_cached
+from atlas_lp.collectives.limits import Limits
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import CacheError
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.program.job import solve_job
@@ -16,6 +17,7 @@ from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
 from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.highs import CheckLimits
 from atlas_lp.traces.reading.read import read_trace
 
 FABRIC = load_fabric()
@@ -28,11 +30,11 @@ def signature(size=1 << 20):
 
 def test_second_look_up_hits_and_gives_the_same_envelope(tmp_path):
     first, second = Store(tmp_path), Store(tmp_path)
-    solved = solve_cached(signature(), FABRIC, Box(), first)
-    again = solve_cached(signature(), FABRIC, Box(), second)
+    solved = CollectiveSolver(FABRIC, store=first).envelope(signature())
+    again = CollectiveSolver(FABRIC, store=second).envelope(signature())
     assert (first.hits, first.misses) == (0, 1)
     assert (second.hits, second.misses) == (1, 0)
-    assert again == solved == solve_cached(signature(), FABRIC, Box(), Store(None))
+    assert again == solved == CollectiveSolver(FABRIC).envelope(signature())
 
 
 def test_a_program_is_solved_once(tmp_path):
@@ -41,54 +43,55 @@ def test_a_program_is_solved_once(tmp_path):
     two_ranks(trace_folder)
     trace = read_trace([trace_folder])
     store = Store(cache)
-    job = solve_job(trace, FABRIC, Box(), store)
-    solved = job.solve(Box(), store)
-    assert job.solve(Box(), store) == solved
+    solver = CollectiveSolver(FABRIC, store=store)
+    job = solve_job(trace, solver)
+    solved = job.solve()
+    assert job.solve() == solved
     assert (store.hits, store.misses) == (1, 2)
     # Another native point asks HiGHS elsewhere; another job or box is another program.
-    for other, box in (
-        (solve_job(trace, FABRIC.at(latency_ns=Fraction(5)), Box(), store), Box()),
-        (solve_job(trace, FABRIC, Box(), store, what_if=WhatIf(Fraction(2))), Box()),
-        (job, Box(latency_to_ns=Fraction(10**5))),
+    for other in (
+        solve_job(trace, solver.at(FABRIC.at(latency_ns=Fraction(5)), Box())),
+        solve_job(trace, solver, what_if=WhatIf(Fraction(2))),
+        solve_job(trace, solver.at(FABRIC, Box(latency_to_ns=Fraction(10**5)))),
     ):
         misses = store.misses
-        other.solve(box, store)
+        other.solve()
         assert store.misses == misses + 1
     assert [entry.about["type"] for entry in store.entries()].count("program") == 4
 
 
 def test_planes_between_classes_of_ranks_are_kept(tmp_path):
     chain = ring_signature("Broadcast", Protocol.SIMPLE, 1 << 20, assumed_rings(NODES, 2), NODES, nccl="2.28")
-    solved = solve_cached(chain, FABRIC, Box(), Store(tmp_path))
+    solved = CollectiveSolver(FABRIC, store=Store(tmp_path)).envelope(chain)
     assert solved.classes.count == 4
-    assert solve_cached(chain, FABRIC, Box(), Store(tmp_path)) == solved
+    assert CollectiveSolver(FABRIC, store=Store(tmp_path)).envelope(chain) == solved
 
 
 def test_misses_have_reasons(tmp_path):
     store = Store(tmp_path)
-    key = envelope_key(signature(), FABRIC, Box())
+    key = CollectiveSolver(FABRIC).key(signature())
     assert Store(None).get(key) is Miss.DISABLED
     assert store.get(key) is Miss.ABSENT
-    solve_cached(signature(), FABRIC, Box(), store)
+    CollectiveSolver(FABRIC, store=store).envelope(signature())
     path = next(tmp_path.glob("??/*.arrow"))
     path.write_bytes(path.read_bytes()[:200])
     assert store.get(key) is Miss.DAMAGED
 
 
 def test_a_damaged_entry_is_solved_again_and_mended(tmp_path):
-    solved = solve_cached(signature(), FABRIC, Box(), Store(tmp_path))
+    solved = CollectiveSolver(FABRIC, store=Store(tmp_path)).envelope(signature())
     path = next(tmp_path.glob("??/*.arrow"))
     whole = path.read_bytes()
     path.write_bytes(b"not arrow")
-    assert solve_cached(signature(), FABRIC, Box(), Store(tmp_path)) == solved
+    assert CollectiveSolver(FABRIC, store=Store(tmp_path)).envelope(signature()) == solved
     assert path.read_bytes() == whole
 
 
 def test_an_entry_under_another_key_is_not_believed(tmp_path):
     store = Store(tmp_path)
-    solve_cached(signature(), FABRIC, Box(), store)
+    CollectiveSolver(FABRIC, store=store).envelope(signature())
     path = next(tmp_path.glob("??/*.arrow"))
-    other = envelope_key(signature(2 << 20), FABRIC, Box())
+    other = CollectiveSolver(FABRIC).key(signature(2 << 20))
     (tmp_path / other[:2]).mkdir(exist_ok=True)
     (tmp_path / other[:2] / f"{other}.arrow").write_bytes(path.read_bytes())
     assert store.get(other) is Miss.DAMAGED
@@ -96,14 +99,28 @@ def test_an_entry_under_another_key_is_not_believed(tmp_path):
 
 def test_the_key_holds_all_that_the_envelope_depends_on():
     box = Box()
-    base = envelope_key(signature(), FABRIC, box)
-    assert base == envelope_key(signature(), FABRIC.at(latency_ns=Fraction(1)), box)  # the native point is not in it
+    base = CollectiveSolver(FABRIC, box).key(signature())
+    # The native point is not in it, because nothing in an entry depends on it.
+    assert base == CollectiveSolver(FABRIC.at(latency_ns=Fraction(1)), box).key(signature())
     others = [
-        envelope_key(signature(2 << 20), FABRIC, box),
-        envelope_key(signature(), FABRIC, Box(latency_to_ns=Fraction(5))),
-        envelope_key(signature(), FABRIC, box, use_symmetry=False),
+        CollectiveSolver(FABRIC, box).key(signature(2 << 20)),
+        CollectiveSolver(FABRIC, Box(latency_to_ns=Fraction(5))).key(signature()),
+        CollectiveSolver(FABRIC, box, use_symmetry=False).key(signature()),
         *(
-            envelope_key(signature(), FABRIC.__class__(**{**FABRIC.__dict__, name: value}), box)
+            CollectiveSolver(FABRIC, box, limits=Limits(**{name: value})).key(signature())
+            for name, value in (
+                ("full_operations", 1),
+                ("classes", 1),
+                ("class_width", 0.5),
+                ("class_edges", 1),
+                ("class_planes", 1),
+                ("ranks", 1),
+                ("rank_edges", 1),
+                ("check", CheckLimits.nothing()),
+            )
+        ),
+        *(
+            CollectiveSolver(FABRIC.__class__(**{**FABRIC.__dict__, name: value}), box).key(signature())
             for name, value in (
                 ("overhead_ns", Fraction(1)),
                 ("message_gap_ns", Fraction(1)),
@@ -118,20 +135,20 @@ def test_the_key_holds_all_that_the_envelope_depends_on():
 
 
 def test_no_temporary_files_stay(tmp_path):
-    solve_cached(signature(), FABRIC, Box(), Store(tmp_path))
+    CollectiveSolver(FABRIC, store=Store(tmp_path)).envelope(signature())
     assert [p.suffix for p in tmp_path.rglob("*") if p.is_file()] == [".arrow"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CacheError, match=r"cannot be written .* choose another with --cache"):
-        solve_cached(signature(), FABRIC, Box(), Store(tmp_path / "file"))
+        CollectiveSolver(FABRIC, store=Store(tmp_path / "file")).envelope(signature())
 
 
 def test_entries_are_listed_by_key(tmp_path):
     store = Store(tmp_path)
     for size in (1 << 20, 1 << 10):
-        solve_cached(signature(size), FABRIC, Box(), store)
+        CollectiveSolver(FABRIC, store=store).envelope(signature(size))
     (tmp_path / "ab").mkdir(exist_ok=True)
     (tmp_path / "ab" / "abcd.arrow").write_text("junk")
     entries = store.entries()

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from atlas_lp.analysis.analyze import analyze
 from atlas_lp.analysis.attribution import UNKNOWN, hop_words
-from atlas_lp.cache import Store
 from atlas_lp.collectives import path_messages as hops
 from atlas_lp.collectives.path_messages import Passage, find_hops
-from atlas_lp.collectives.solver import solve_signature
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import PortRule
 from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
@@ -22,8 +21,8 @@ from atlas_lp.signatures.algorithms.tree import tree_signature
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings, assumed_trees
-from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.longest_path import BYTES, MESSAGES, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import BYTES, MESSAGES
 from atlas_lp.traces.reading.read import read_trace
 
 FABRIC = load_fabric()
@@ -37,7 +36,7 @@ def ring(kind="AllReduce", nodes=(0, 1, 2, 3), size=4 << 10):
 
 def walked(signature, where, fabric=FABRIC):
     """Hops of the plane that is the highest at *where*, by class; and its vector."""
-    solved = solve_signature(signature, fabric, Box(), by_class=True)
+    solved = CollectiveSolver(fabric).solve(signature, by_class=True)
     theta = {**fabric.theta(), "messages": where[0], "bytes": where[1]}
     times = [
         (sum(n * value for n, value in zip(vector, theta.values(), strict=True)), arriving, ending, vector)
@@ -112,7 +111,7 @@ def test_schedules_that_are_too_large_are_not_expanded(monkeypatch):
 def test_every_piece_of_a_job_names_ranks_by_their_gpus(tmp_path):
     """Rank 3 is late, so the pair (2, 3) is on the path; the GPUs 2 and 3 carry its messages."""
     straggler(tmp_path, 3_000_000)
-    summary = analyze(read_trace([tmp_path]), FABRIC, Box(), Store(None), dependencies="streams").summary
+    summary = analyze(read_trace([tmp_path]), CollectiveSolver(FABRIC), dependencies="streams").summary
     for name, slope in (("latency", "messages"), ("gap", "bytes")):
         for row in summary["attribution"][name]:
             assert sum(phase[slope] for phase in row["phases"]) == row[slope]
@@ -127,7 +126,7 @@ def test_every_piece_of_a_job_names_ranks_by_their_gpus(tmp_path):
 def test_what_waits_for_a_shared_nic_is_not_looked_into(tmp_path):
     overlapping(tmp_path)
     trace = read_trace([tmp_path])
-    summary = analyze(trace, FABRIC, Box(), Store(None), contention=True).summary
+    summary = analyze(trace, CollectiveSolver(FABRIC), contention=True).summary
     row = summary["attribution"]["gap"][-1]
     assert row["phases"] == [{"key": UNKNOWN, "bytes": row["bytes"]}]
     assert row["pairs"] == []

@@ -11,21 +11,21 @@ from helpers.programs import EVERY_RANK, random_collectives
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp.cache import Store
-from atlas_lp.collectives import rank_classes
 from atlas_lp.collectives import solver as collective
+from atlas_lp.collectives.limits import Limits
 from atlas_lp.collectives.rank_classes import choose_classes, planes_between
-from atlas_lp.collectives.solver import signature_graph, solve_signature
+from atlas_lp.collectives.signature_graph import signature_graph
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import EventGraph, event_graph
 from atlas_lp.program.job import solve_job
-from atlas_lp.program.message_graph import monolithic
 from atlas_lp.signatures.algorithms.point_to_point import point_to_point_signature
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
+from atlas_lp.solver.axis import point
 from atlas_lp.solver.envelope import Box, RankClasses
-from atlas_lp.solver.longest_path import Evaluator, PathVector, point
+from atlas_lp.solver.longest_path import Evaluator, PathVector
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.validation.validate import default_points
 
@@ -90,7 +90,7 @@ def test_what_lies_between_is_on_some_path(graph, data):
 
 
 def test_the_end_of_the_whole_is_that_of_the_last_class():
-    found = solve_signature(broadcast(), FABRIC, Box(), by_class=True)
+    found = CollectiveSolver(FABRIC).solve(broadcast(), by_class=True)
     whole, classes = found, found.classes
     assert classes.count == 4
     assert classes.of_rank == (0, 1, 2, 3)
@@ -102,7 +102,7 @@ def test_the_end_of_the_whole_is_that_of_the_last_class():
 
 
 def test_in_a_broadcast_the_root_ends_first_and_waits_for_nobody():
-    classes = solve_signature(broadcast(), FABRIC, Box(), by_class=True).classes
+    classes = CollectiveSolver(FABRIC).solve(broadcast(), by_class=True).classes
     pairs = {(arriving, ending) for arriving, ending, _ in classes.planes}
     assert pairs == {(a, e) for a in range(4) for e in range(a, 4)}
     at = {**FABRIC.theta(), "messages": Fraction(10_000), "bytes": Fraction(1, 25)}
@@ -118,7 +118,7 @@ def test_a_rank_without_messages_ends_when_it_arrives():
     nodes = [0, 1, 2, 3]
     messages = [(0, 1, 1 << 20), *((r, r, 0) for r in range(4))]
     signature = point_to_point_signature(messages, nodes, [0] * 4, nccl="2.28")
-    classes = solve_signature(signature, FABRIC, Box(), by_class=True).by_class
+    classes = CollectiveSolver(FABRIC).solve(signature, by_class=True).by_class
     assert classes.of_rank == (0, 1, 2, 2)
     assert {(arriving, ending) for arriving, ending, _ in classes.planes} == {(0, 0), (0, 1), (1, 1), (2, 2)}
 
@@ -128,20 +128,21 @@ def test_ranks_that_start_and_end_alike_share_a_class():
     nodes = list(range(8))
     signature = ring_signature("AllReduce", Protocol.SIMPLE, 8 << 20, assumed_rings(nodes, 2), nodes, nccl="2.28")
     for use_symmetry in (True, False):
-        found = solve_signature(signature, FABRIC, Box(), use_symmetry, by_class=True)
+        found = CollectiveSolver(FABRIC, use_symmetry=use_symmetry).solve(signature, by_class=True)
         assert found.classes is None
         assert found.by_class == RankClasses.alike(found.vectors)
 
 
-@pytest.mark.parametrize("limit", ["CLASSES", "EDGES", "PLANES"])
-def test_large_collectives_get_fewer_classes_and_say_how_wide_they_are(monkeypatch, limit):
+@pytest.mark.parametrize("limit", ["classes", "class_edges", "class_planes"])
+def test_large_collectives_get_fewer_classes_and_say_how_wide_they_are(limit):
     found = signature_graph(broadcast(nodes=[r // 2 for r in range(16)]), FABRIC)
     theta = [FABRIC.theta()]
-    every, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4)
+    every, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4, Limits())
     assert len(set(every.tolist())) == 16
     assert width == 0
-    monkeypatch.setattr(rank_classes, limit, {"CLASSES": 5, "EDGES": 22 * found.graph.edges, "PLANES": 100}[limit])
-    few, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4)
+    tight = {"classes": 5, "class_edges": 22 * found.graph.edges, "class_planes": 100}
+    limits = Limits(**{limit: tight[limit]})
+    few, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4, limits)
     assert len(set(few.tolist())) == 5
     assert 0 < width < 1
     assert few[0] == 0
@@ -164,8 +165,8 @@ def test_a_program_by_ranks_is_every_message_of_the_trace(tmp_path, monkeypatch,
     kinds = (*EVERY_RANK, "Broadcast", "Reduce")
     random_collectives(tmp_path, seed, kinds, uneven=True, nodes=3, gpus_per_node=2, count=6, channels=1)
     trace = read_trace([tmp_path])
-    job = solve_job(trace, FABRIC, Box(), Store(None), use_symmetry=False, dependencies="streams")
-    whole = event_graph(monolithic(trace, job.signed, FABRIC), trace.column("gpus", "node"), FABRIC.port_rule)
+    job = solve_job(trace, CollectiveSolver(FABRIC, use_symmetry=False), dependencies="streams")
+    whole = event_graph(job.message_graph(), trace.column("gpus", "node"), FABRIC.port_rule)
     evaluator = Evaluator(whole, FABRIC.theta())
     for where in default_points(FABRIC):
         assert job.at(point(*where)).time_ns == evaluator.at(point(*where)).time_ns
@@ -176,7 +177,7 @@ def test_a_missing_rank_is_taken_to_arrive_with_the_others(tmp_path):
     random_collectives(tmp_path, 0, ("Broadcast",), uneven=True, nodes=3, gpus_per_node=1, count=1, channels=1)
     (tmp_path / "node0.sqlite").unlink()
     trace = read_trace([tmp_path], allow_missing=True)
-    job = solve_job(trace, FABRIC, Box(), Store(None), dependencies="streams")
+    job = solve_job(trace, CollectiveSolver(FABRIC), dependencies="streams")
     (envelope,) = job.envelopes.values()
     assert envelope.by_class.count == 3
     assert [collective.count for collective in job.collectives] == [1]

@@ -13,7 +13,8 @@ from atlas_lp.errors import CycleError, GoalError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import CALC, RECV, SEND, EventGraph, PortRule, Schedule, event_graph, parse_goal
 from atlas_lp.goal.schedule import with_program_order
-from atlas_lp.solver.longest_path import Evaluator, PathVector, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator, PathVector
 
 PORT, DESTINATION, NONE = PortRule.PORT, PortRule.DESTINATION, PortRule.NONE
 
@@ -286,7 +287,7 @@ def issue_order(schedule: Schedule, message: dict[int, int]) -> list[int]:
 
 
 def simulate(schedule: Schedule, nodes: list[int], rule: PortRule, f: Fabric) -> Fraction:
-    """LogGP of DESIGN section 4 operation by operation, repeated until nothing moves."""
+    """LogGP of docs/model.md#loggp operation by operation, repeated until nothing moves."""
     sends, recvs = (column.tolist() for column in schedule.messages())
     message = dict(zip(sends, recvs, strict=True))
     came_from = {recv: send for send, recv in message.items()}

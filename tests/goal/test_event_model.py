@@ -19,7 +19,8 @@ from atlas_lp.signatures.algorithms.ring import PRIMITIVES, ring_steps
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -20,7 +20,8 @@ from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.placement import shared_nics
 from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings, assumed_trees
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 
 UP_LATENCY, UP_GAP = Fraction(700), Fraction(1)
 

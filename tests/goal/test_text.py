@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from atlas_lp.errors import CycleError, GoalError
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph, parse_goal, read_goal, write_goal
 from atlas_lp.goal.text import goal_lines
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 
 HEAD = "num_ranks 2\nrank 0 {\n"
 TAIL = "}\nrank 1 {\n}\n"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import CALC, COMPONENTS, RECV, SEND, EventGraph, Schedule
-from atlas_lp.solver.longest_path import PathVector, Point
+from atlas_lp.solver.axis import Point
+from atlas_lp.solver.longest_path import PathVector
 
 ZERO = (0,) * len(COMPONENTS)
 

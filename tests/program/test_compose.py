@@ -3,39 +3,30 @@
 from fractions import Fraction
 
 import pytest
-from helpers.jobs import COMMUNICATOR, SIMPLE, alike, processes, two_ranks, write
+from helpers.jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
+from helpers.solving import composed, replay_ns
 
 from atlas_lp.analysis.analyze import analyze
-from atlas_lp.cache import Store
-from atlas_lp.collectives.solver import solve_signature
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import load_fabric
-from atlas_lp.program.compose import compose
-from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.signing.sign import sign
+from atlas_lp.traces.signing.signed_trace import SignedTrace
 
 FABRIC = load_fabric()
 POINTS = [(Fraction(0), Fraction(1, 25)), (Fraction(3700), Fraction(1, 25)), (Fraction(10**6), Fraction(4, 5))]
 
 
 def analysis_of(folder):
-    return analyze(read_trace([folder]), FABRIC, Box(), Store(None), dependencies="streams")
+    return analyze(read_trace([folder]), CollectiveSolver(FABRIC), dependencies="streams")
 
 
 def collective_ns(folder, where):
     signed, _ = sign(read_trace([folder]))
-    return solve_signature(signed[0].signature, FABRIC, Box()).time_ns(*where)
-
-
-def replay_ns(trace):
-    signed, _ = sign(trace)
-    durations = compose(trace, signed, [alike((0,) * 7)] * len(signed)).durations_ns
-    program = compose(trace, signed, [alike((int(d), 0, 0, 0, 0, 0, 0)) for d in durations])
-    return int(
-        Evaluator(program.graph, FABRIC.theta()).at(point(Fraction(0), Fraction(0))).time_ns
-    ), program.measured_ns
+    return CollectiveSolver(FABRIC).solve(signed[0].signature).time_ns(*where)
 
 
 @pytest.mark.parametrize("where", POINTS)
@@ -114,7 +105,7 @@ def ends_apart(folder, late_end):
 def test_a_replay_names_the_ranks_that_ended_a_collective_before_others(tmp_path, late_end):
     ends_apart(tmp_path, late_end)
     trace = read_trace([tmp_path])
-    analysis = analyze(trace, FABRIC, Box(), Store(None), dependencies="streams")
+    analysis = analyze(trace, CollectiveSolver(FABRIC), dependencies="streams")
     assert analysis.summary["replay_ns"] == analysis.summary["measured_ns"] == 4_000_000 + late_end
     apart = [(row["gpu"], row["replay_ns"] - row["measured_ns"]) for row in analysis.summary["replay_apart"]]
     assert apart == ([(0, late_end)] if late_end else [])
@@ -122,7 +113,7 @@ def test_a_replay_names_the_ranks_that_ended_a_collective_before_others(tmp_path
 
 def test_a_replay_of_a_real_trace_is_the_span_to_the_nanosecond(data_dir):
     trace = read_trace([data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"])
-    summary = analyze(trace, FABRIC, Box(), Store(None)).summary
+    summary = analyze(trace, CollectiveSolver(FABRIC)).summary
     assert summary["replay_ns"] == summary["measured_ns"]
     (row,) = summary["replay_apart"]
     assert (row["gpu"], row["replay_ns"]) == (0, summary["measured_ns"])
@@ -156,8 +147,7 @@ def overlapping(folder, second_start):
 def test_overlapping_streams_run_side_by_side(tmp_path):
     overlapping(tmp_path, second_start=4_000_000)
     trace = read_trace([tmp_path])
-    signed, _ = sign(trace)
-    program = compose(trace, signed, [alike((10_000_000 * (i == 0), 0, 0, 0, 0, 0, 0)) for i in range(3)])
+    program = composed(trace, [(10_000_000 * (i == 0), 0, 0, 0, 0, 0, 0) for i in range(3)])
     longest = Evaluator(program.graph, FABRIC.theta()).at(point(Fraction(0), Fraction(0)))
     # 1 ms before, 10 ms of the first, 2 ms to the third: the second is not on the path.
     assert longest.time_ns == 13_000_000
@@ -170,7 +160,7 @@ def test_streams_that_do_not_overlap_are_merged(tmp_path):
     by_size = {s.signature.size_bytes: i for i, s in enumerate(signed)}
     times = [0, 0, 0]
     times[by_size[1 << 24]], times[by_size[1 << 10]] = 10_000_000, 20_000_000
-    program = compose(trace, signed, [alike((t, 0, 0, 0, 0, 0, 0)) for t in times])
+    program = composed(trace, [(t, 0, 0, 0, 0, 0, 0) for t in times])
     longest = Evaluator(program.graph, FABRIC.theta()).at(point(Fraction(0), Fraction(0)))
     # 1 ms, first 10 ms, 1 ms gap, second 20 ms, 0.9 ms gap, third; the third is no fixed cost after the second.
     assert longest.time_ns == 32_900_000
@@ -180,15 +170,14 @@ def test_a_collective_in_between_is_no_cost_of_the_operation_before_it(tmp_path)
     """Whatever the collectives take, only gaps remain: 1 + 1 + 0.9 ms."""
     overlapping(tmp_path, second_start=7_000_000)
     trace = read_trace([tmp_path])
-    signed, _ = sign(trace)
-    program = compose(trace, signed, [alike((0,) * 7)] * 3)
+    program = composed(trace)
     assert Evaluator(program.graph, FABRIC.theta()).at((0, 0, 1)).time_ns == 2_900_000
 
 
 def test_one_rank_never_waits_for_a_late_one(tmp_path):
     two_ranks(tmp_path, late=3_300_000)
     trace = read_trace([tmp_path])
-    alone = [analyze(trace, FABRIC, Box(), Store(None), dependencies="streams", gpu=gpu) for gpu in (0, 1)]
+    alone = [analyze(trace, CollectiveSolver(FABRIC), dependencies="streams", gpu=gpu) for gpu in (0, 1)]
     for where in POINTS:
         one = collective_ns(tmp_path, where)
         assert alone[0].envelope.time_ns(*where) == 10_000_000 + 2 * one
@@ -196,14 +185,13 @@ def test_one_rank_never_waits_for_a_late_one(tmp_path):
     assert alone[1].summary["trace"]["perspective"] == "GPU 1"
     assert any(line.startswith("perspective: GPU 1 alone") for line in alone[1].summary["assumptions"])
     with pytest.raises(InputError, match="GPU 2 ran no collective: the trace has GPUs 0 to 1"):
-        analyze(trace, FABRIC, Box(), Store(None), gpu=2)
+        analyze(trace, CollectiveSolver(FABRIC), gpu=2)
 
 
 def test_skew_and_duration_are_told_apart(tmp_path):
     """Rank 1 is 3.3 ms late once: that is skew; the reduction itself took 1 ms from then on."""
     two_ranks(tmp_path, late=3_300_000)
     trace = read_trace([tmp_path])
-    signed, _ = sign(trace)
-    program = compose(trace, signed, [alike((0,) * 7)] * 2, "streams")
-    assert program.skews_ns.tolist() == [0, 3_300_000]
-    assert program.durations_ns.tolist() == [1_000_000, 1_000_000]
+    durations, skews = SignedTrace.of(trace).timeline.durations_ns()
+    assert skews.tolist() == [0, 3_300_000]
+    assert durations.tolist() == [1_000_000, 1_000_000]

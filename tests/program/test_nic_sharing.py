@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.analysis.analyze import analyze
-from atlas_lp.cache import Store
 from atlas_lp.cli import main
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.program.job import solve_job
-from atlas_lp.program.links import Ends
 from atlas_lp.program.nic_sharing import WINDOW, PortLoads, shared_ports, without_cycles
-from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.program.vertices import Vertices
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.validation.validate import default_points, validate
 
@@ -36,7 +36,7 @@ def times_both_ways(job, where):
 def test_all_bodies_pass_the_nic_one_after_the_other(tmp_path):
     """Two equal reductions at the same time: the port is busy with both, but for the last body."""
     overlapping(tmp_path)
-    job = solve_job(read_trace([tmp_path]), FABRIC, Box(), Store(None), dependencies="streams")
+    job = solve_job(read_trace([tmp_path]), CollectiveSolver(FABRIC), dependencies="streams")
     size, messages, largest = np.max(next(iter(job.envelopes.values())).sent, axis=0).tolist()
     for latency, gap in default_points(FABRIC):
         theta = FABRIC.at(latency_ns=latency, gap_ns_per_byte=gap).theta()
@@ -47,7 +47,7 @@ def test_all_bodies_pass_the_nic_one_after_the_other(tmp_path):
 
 def test_with_shared_nics_the_program_comes_close_to_every_message(tmp_path):
     overlapping(tmp_path)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     apart, whole, _, shared = (m.times_ns for m in found.methods)
     assert found.methods[3].name == "composite, NICs shared"
     for a, w, s in zip(apart, whole, shared, strict=True):
@@ -81,7 +81,7 @@ def test_a_nic_is_shared_by_the_gpus_behind_it(tmp_path, gpus_per_nic, sharing):
 
     side_by_side(tmp_path)
     fabric = replace(FABRIC, gpus_per_nic=gpus_per_nic)
-    job = solve_job(read_trace([tmp_path]), fabric, Box(), Store(None), dependencies="streams")
+    job = solve_job(read_trace([tmp_path]), CollectiveSolver(fabric), dependencies="streams")
     assert job.composed(contention=True).sharing == sharing
     shared, apart = times_both_ways(job, (FABRIC.latency_ns, FABRIC.gap_ns_per_byte))
     assert shared > 1.9 * apart if sharing else shared == apart
@@ -108,11 +108,11 @@ def test_bounds_are_the_loads_of_windows_in_order_of_start(rows):
     sent = np.stack([size, [row[4][1] for row in rows], size // 2], axis=1)
     _, instance = np.unique(instance, return_inverse=True)
     times = SimpleNamespace(
-        instance=instance, gpu=gpu, start=start, end_ns=start + duration, by_label=lambda values: values
+        instance=instance, gpu=gpu, start_ns=start, end_ns=start + duration, by_label=lambda values: values
     )
     count = int(instance.max()) + 1
     first = 1 + 2 * np.arange(count)
-    ends = Ends(first[instance], first[instance] + 1, first, np.ones(count, dtype=np.int64))
+    ends = Vertices(first[instance], first[instance] + 1, first, np.ones(count, dtype=np.int64))
     found = shared_ports(times, ends, PortLoads(sent, np.array([5, 3])))
 
     wanted: dict[tuple[int, int], tuple[int, int]] = {}
@@ -146,12 +146,12 @@ def test_windows_are_bounded():
         times = SimpleNamespace(
             instance=np.arange(count),
             gpu=np.zeros(count, dtype=np.int64),
-            start=np.arange(count),
+            start_ns=np.arange(count),
             end_ns=np.arange(count) + 10 * count,
             by_label=lambda values: values,
         )
         first = 1 + 2 * np.arange(count)
-        ends = Ends(first, first + 1, first, np.ones(count, dtype=np.int64))
+        ends = Vertices(first, first + 1, first, np.ones(count, dtype=np.int64))
         sent = np.tile([100, 1, 100], (count, 1))
         found = shared_ports(times, ends, PortLoads(sent, np.zeros(1, dtype=np.int64)))
         assert len(found.sources) < count * WINDOW
@@ -167,7 +167,7 @@ def test_bounds_that_close_a_cycle_are_left_out():
 def test_the_summary_says_what_sharing_would_cost(tmp_path):
     overlapping(tmp_path)
     trace = read_trace([tmp_path])
-    off, on = (analyze(trace, FABRIC, Box(), Store(None), contention=used) for used in (False, True))
+    off, on = (analyze(trace, CollectiveSolver(FABRIC), contention=used) for used in (False, True))
     assert off.summary["contention"]["makespan_ns"] == on.summary["contention"]["makespan_ns"]
     assert off.summary["makespan_ns"] == off.summary["contention"]["makespan_ns"]["not_shared"]
     assert on.summary["makespan_ns"] == on.summary["contention"]["makespan_ns"]["shared"]

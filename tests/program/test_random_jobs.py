@@ -9,10 +9,10 @@ from helpers.programs import random_collectives
 
 from atlas_lp.analysis.analyze import analyze
 from atlas_lp.cache import Store
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.program import arrival_skew as uneven
 from atlas_lp.program.job import solve_job
-from atlas_lp.solver.envelope import Box
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.validation.validate import validate
 
@@ -61,7 +61,7 @@ def random_job(folder, seed, *, overlap):
 def test_uneven_ranks_without_overlap_are_exact_on_few_gpus(tmp_path, seed):
     """Ranks that arrive far apart get a class of their own, so only what arrives together is held together."""
     random_job(tmp_path, seed, overlap=False)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     composite, whole = (method.times_ns for method in found.methods[:2])
     for c, w in zip(composite, whole, strict=True):
         assert w * (1 - 2e-4) <= c <= w * 1.02
@@ -73,7 +73,7 @@ def test_most_uneven_jobs_are_their_messages(tmp_path):
     for seed in range(10):
         (tmp_path / str(seed)).mkdir()
         random_job(tmp_path / str(seed), seed, overlap=False)
-        exact += validate(read_trace([tmp_path / str(seed)]), FABRIC, Store(None)).difference < 1e-9
+        exact += validate(read_trace([tmp_path / str(seed)]), CollectiveSolver(FABRIC)).difference < 1e-9
     assert exact >= 8
 
 
@@ -84,7 +84,7 @@ def test_bounds_never_shorten_a_job_and_payers_add_up(tmp_path, seed, gpus_per_n
     trace = read_trace([tmp_path])
     fabric = replace(FABRIC, gpus_per_nic=gpus_per_nic)
     apart, shared = (
-        analyze(trace, fabric, Box(), Store(None), dependencies="streams", contention=used) for used in (False, True)
+        analyze(trace, CollectiveSolver(fabric), dependencies="streams", contention=used) for used in (False, True)
     )
     assert shared.summary["makespan_ns"] >= apart.summary["makespan_ns"]
     for summary in (apart.summary, shared.summary):
@@ -99,8 +99,8 @@ def test_a_class_for_every_rank_is_for_uneven_ranks_within_limits(tmp_path, monk
     trace = read_trace([tmp_path])
 
     def split():
-        job = solve_job(trace, FABRIC, Box(), Store(None), dependencies="streams")
-        ranks = [s.signature.ranks for s in job.signed]
+        job = solve_job(trace, CollectiveSolver(FABRIC), dependencies="streams")
+        ranks = [s.signature.ranks for s in job.signed.instances]
         return sum(c.count == n for c, n in zip(job.collectives, ranks, strict=True)), job.program.graph.edges
 
     every, edges = split()
@@ -116,10 +116,12 @@ def test_a_class_for_every_rank_is_for_uneven_ranks_within_limits(tmp_path, monk
 def test_planes_between_ranks_are_cached(tmp_path):
     random_job(tmp_path, 3, overlap=False)
     trace, cache = read_trace([tmp_path]), tmp_path / "cache"
-    first, second = (solve_job(trace, FABRIC, Box(), Store(cache), dependencies="streams") for _ in range(2))
+    first, second = (
+        solve_job(trace, CollectiveSolver(FABRIC, store=Store(cache)), dependencies="streams") for _ in range(2)
+    )
     assert first.collectives == second.collectives
     store = Store(cache)
-    solve_job(trace, FABRIC, Box(), store, dependencies="streams")
+    solve_job(trace, CollectiveSolver(FABRIC, store=store), dependencies="streams")
     assert (store.hits, store.misses) == (len(first.envelopes), 0)
 
 
@@ -138,6 +140,6 @@ def test_ranks_that_a_broadcast_leaves_apart_arrive_apart(tmp_path, monkeypatch,
         sizes=(1 << 12, 1 << 16, 1 << 12),
     )
     trace = read_trace([tmp_path])
-    assert validate(trace, FABRIC, Store(None)).difference < 1e-9
+    assert validate(trace, CollectiveSolver(FABRIC)).difference < 1e-9
     monkeypatch.setattr(uneven, "_left_apart", lambda times, apart: 0 * apart)
-    assert validate(trace, FABRIC, Store(None)).difference > 0.04
+    assert validate(trace, CollectiveSolver(FABRIC)).difference > 0.04

@@ -11,13 +11,12 @@ from helpers.programs import MS, PAIR_A, PAIR_B, straggler
 from helpers.solving import POINTS, solved, time_ns
 
 from atlas_lp.analysis.analyze import analyze
-from atlas_lp.cache import Store
 from atlas_lp.cli import main
-from atlas_lp.collectives.solver import solve_signature
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.program.what_if import WhatIf, named
-from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.axis import LATENCY
 from atlas_lp.traces.reading.read import read_trace
 
 FABRIC = load_fabric()
@@ -47,7 +46,7 @@ def one_reduction(folder, nodes, gpus_per_node, **what):
 
 def parts(job):
     """Envelope of the reduction of four ranks, and of that of two."""
-    by_ranks = {s.signature.ranks: job.envelopes[s.signature.key()] for s in job.signed}
+    by_ranks = {s.signature.ranks: job.envelopes[s.signature.key()] for s in job.signed.instances}
     return by_ranks[4], by_ranks[2]
 
 
@@ -73,8 +72,8 @@ def test_one_communicator_on_another_fabric_takes_what_it_takes_there(tmp_path, 
 def test_all_collectives_elsewhere_leave_nothing_to_vary(tmp_path):
     two_ranks(tmp_path)
     trace = read_trace([tmp_path])
-    analysis = analyze(trace, FABRIC, Box(), Store(None), what_if=WhatIf(fabrics=(("allreduce", SLOW),)))
-    pieces = analysis.envelope.along_latency(FABRIC.gap_ns_per_byte)
+    analysis = analyze(trace, CollectiveSolver(FABRIC), what_if=WhatIf(fabrics=(("allreduce", SLOW),)))
+    pieces = analysis.envelope.along(LATENCY, FABRIC.gap_ns_per_byte)
     assert [piece.slope for piece in pieces] == [0]
     (row,) = analysis.summary["signatures"]
     one = whole(solved(trace).envelopes[row["key"]].time_ns(SLOW.latency_ns, SLOW.gap_ns_per_byte))
@@ -100,14 +99,14 @@ def test_names_are_collectives_keys_and_communicators(tmp_path):
     straggler(tmp_path, 0)
     job = solved(read_trace([tmp_path]))
     ids = job.trace.communicators["id"].to_pylist()
-    of = {name: [job.signed[i] for i in named(name, job.signed, ids)] for name in ("AllReduce", f"{PAIR_A:#X}")}
+    of = {name: [job.signed.instances[i] for i in named(name, job.signed)] for name in ("AllReduce", f"{PAIR_A:#X}")}
     assert len(of["AllReduce"]) == 4
     assert [ids[s.instance.communicator] for s in of[f"{PAIR_A:#X}"]] == [PAIR_A]
-    key = job.signed[0].signature.key()
-    assert {job.signed[i].signature.key() for i in named(key[:8], job.signed, ids)} == {key}
+    key = job.signed.instances[0].signature.key()
+    assert {job.signed.instances[i].signature.key() for i in named(key[:8], job.signed)} == {key}
     for name in ("Broadcast", "0x", "0xc0f", key[:3], "0xdeadbeef"):
         with pytest.raises(InputError, match="lists keys and communicators"):
-            named(name, job.signed, ids)
+            named(name, job.signed)
 
 
 def test_a_free_communicator_is_not_on_the_path(tmp_path):
@@ -173,9 +172,9 @@ def test_scale_up_hops_can_be_changed(tmp_path):
     result = json.loads(
         run("analyze", tmp_path, "--no-cache", "--json", "--up-latency", "2us", "--up-bandwidth", "50GB/s").output
     )
-    (signed,) = solved(trace).signed
+    (signed,) = solved(trace).signed.instances
     assert result["signatures"][0]["time_ns"] == float(
-        solve_signature(signed.signature, slower, Box()).time_ns(*POINTS[0])
+        CollectiveSolver(slower).solve(signed.signature).time_ns(*POINTS[0])
     )
     assert "scale-up L 2 us, 400 Gbps" in result["assumptions"][0]
 

@@ -22,7 +22,8 @@ from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 
 PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = dict(re.findall(r"^\$ (atlas-lp goal draw .* -o (\S+\.svg))$", PAGE.read_text("utf-8"), re.MULTILINE))

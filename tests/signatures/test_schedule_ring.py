@@ -21,7 +21,8 @@ from atlas_lp.signatures.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 
 KIB, MIB = 1 << 10, 1 << 20
 VERSIONS = ("2.20.5", "2.22.3", "2.23.4", "2.26.2", "2.29.1")

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp.collectives import solver as collective
-from atlas_lp.collectives.solver import signature_graph, solve_signature
+from atlas_lp.collectives.limits import Limits
+from atlas_lp.collectives.signature_graph import signature_graph
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import PortRule
 from atlas_lp.signatures.algorithms.pat import pat_signature
@@ -18,8 +19,8 @@ from atlas_lp.signatures.algorithms.symmetry import find_symmetry
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
-from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.axis import point
+from atlas_lp.solver.longest_path import Evaluator
 
 FABRIC = load_fabric()
 POINTS = [
@@ -73,8 +74,8 @@ def test_sixty_four_ranks_have_one_class_per_gpu_of_a_node():
     assert np.bincount(symmetry.class_of_rank).tolist() == [16] * 4
     small, full = graphs(signature, FABRIC)
     assert (full.vertices - 1) == 16 * (small.vertices - 1)
-    assert sorted(solve_signature(signature, FABRIC, Box()).planes()) == sorted(
-        solve_signature(signature, FABRIC, Box(), use_symmetry=False).planes()
+    assert sorted(CollectiveSolver(FABRIC).solve(signature).planes()) == sorted(
+        CollectiveSolver(FABRIC, use_symmetry=False).solve(signature).planes()
     )
 
 
@@ -125,15 +126,14 @@ def test_chains_have_no_symmetry(name):
     assert find_symmetry(build(name, Protocol.SIMPLE, 1 << 20, [0, 0, 1, 1], 1)) is None
 
 
-def test_unequal_chunks_have_no_symmetry_but_a_bracket(monkeypatch):
+def test_unequal_chunks_have_no_symmetry_but_a_bracket():
     placement = [r // 4 for r in range(16)]
     signature = build("AllReduce", Protocol.SIMPLE, 33 * 1024 * 1024 + 4 * 999, placement, 1)
     assert find_symmetry(signature) is None
-    exact = solve_signature(signature, FABRIC, Box())
+    exact = CollectiveSolver(FABRIC).solve(signature)
     assert (exact.method, exact.bracket_width) == ("full", 0.0)
-    monkeypatch.setattr(collective, "FULL_OPERATIONS", 0)
-    upper = solve_signature(signature, FABRIC, Box())
-    lower = solve_signature(bracket(signature)[0], FABRIC, Box())
+    tight = CollectiveSolver(FABRIC, limits=Limits(full_operations=0))
+    upper, lower = tight.solve(signature), tight.solve(bracket(signature)[0])
     assert upper.method == "bracket"
     assert 0 < upper.bracket_width < 0.01
     for latency, gap in ((0, Fraction(1, 1000)), (3700, Fraction(1, 25)), (10**6, Fraction(4, 5))):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import EventGraph
+from atlas_lp.solver.axis import GAP, LATENCY, point
 from atlas_lp.solver.envelope import Box, Envelope, Piece, furthest, slopes_at, upper_pieces
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.solver.solve import solve
 
 BOX = Box(Fraction(0), Fraction(200), Fraction(1, 100), Fraction(2))
@@ -56,9 +57,9 @@ def test_pieces_against_all_paths(graph: EventGraph, latency: Fraction, gap: Fra
     envelope = solve(graph, NATIVE, BOX)
     planes = {(envelope.constant_ns(v), v[1], v[2]) for v in all_paths(graph)}
     by_latency = {(c + b * gap, m) for c, m, b in planes}
-    check_pieces(envelope.along_latency(gap), by_latency, Fraction(0), Fraction(200))
+    check_pieces(envelope.along(LATENCY, gap), by_latency, Fraction(0), Fraction(200))
     by_gap = {(c + m * latency, b) for c, m, b in planes}
-    check_pieces(envelope.along_gap(latency), by_gap, Fraction(1, 100), Fraction(2))
+    check_pieces(envelope.along(GAP, latency), by_gap, Fraction(1, 100), Fraction(2))
 
 
 @given(graphs(), st.lists(st.tuples(in_latency, in_gap), min_size=1, max_size=5))
@@ -81,7 +82,7 @@ def test_the_joint_envelope_of_larger_graphs(seed: int) -> None:
         assert envelope.time_ns(latency, gap) == exact(graph, NATIVE, latency, gap)
     for _ in range(4):
         gap = Fraction(rng.randint(1, 200), 100)
-        for left, right in pairwise(envelope.along_latency(gap)):
+        for left, right in pairwise(envelope.along(LATENCY, gap)):
             # At a breakpoint both sides hold, and just beside it only one of them.
             assert exact(graph, NATIVE, left.stop, gap) == left.at(left.stop) == right.at(left.stop)
             beside = left.stop + Fraction(1, 10**6)
@@ -103,7 +104,7 @@ def test_every_plane_is_highest_somewhere_in_the_box(seed: int) -> None:
 
 def along_latency(lines: list[tuple[int, int]], stop: int = 10) -> list[Piece]:
     box = Box(Fraction(0), Fraction(stop), Fraction(1, 100), Fraction(2))
-    return solve(graph_of_lines(lines), fabric(1, 1), box).along_latency(Fraction(1))
+    return solve(graph_of_lines(lines), fabric(1, 1), box).along(LATENCY, Fraction(1))
 
 
 def breakpoints(pieces: list[Piece]) -> list[Fraction]:
@@ -135,14 +136,14 @@ def test_s2_bases_change_where_slopes_do_not() -> None:
     for seed in range(60):
         rng = random.Random(seed)
         graph = graph_of_field_reports(rng, rng.choice([20, 60, 150]))
-        pieces = solve(graph, fabric(1, 1), box).along_latency(Fraction(1))
+        pieces = solve(graph, fabric(1, 1), box).along(LATENCY, Fraction(1))
         counts.append(len(breakpoints(pieces)))
     assert sum(counts) == 140
 
 
 def test_s2_the_graph_of_seed_1() -> None:
     box = Box(Fraction(0), Fraction(100), Fraction(1, 100), Fraction(2))
-    pieces = solve(graph_of_field_reports(random.Random(1), 60), fabric(1, 1), box).along_latency(Fraction(1))
+    pieces = solve(graph_of_field_reports(random.Random(1), 60), fabric(1, 1), box).along(LATENCY, Fraction(1))
     assert breakpoints(pieces) == [2, Fraction(35, 3)]
 
 
@@ -246,8 +247,8 @@ def test_nothing_is_answered_outside_the_box() -> None:
     for ask in (
         lambda: envelope.time_ns(outside, Fraction(1)),
         lambda: envelope.time_ns(Fraction(1), outside),
-        lambda: envelope.along_latency(outside),
-        lambda: envelope.along_gap(outside),
+        lambda: envelope.along(LATENCY, outside),
+        lambda: envelope.along(GAP, outside),
         lambda: solve(graph_of_lines([(10, 1)]), fabric(201, 1), BOX),
     ):
         with pytest.raises(InputError, match="outside the analysed range"):

@@ -20,9 +20,10 @@ from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
 from atlas_lp.solver import highs as certificate
+from atlas_lp.solver.axis import GAP, LATENCY, Point, point
 from atlas_lp.solver.envelope import Box, slopes_at
-from atlas_lp.solver.highs import Limits, LongestPathLP, certify
-from atlas_lp.solver.longest_path import Evaluator, Longest, Point, point
+from atlas_lp.solver.highs import CheckLimits, LongestPathLP, certify
+from atlas_lp.solver.longest_path import Evaluator, Longest
 from atlas_lp.solver.solve import certificate_points, solve
 
 BOX = Box(Fraction(0), Fraction(200), Fraction(1, 100), Fraction(2))
@@ -43,8 +44,8 @@ def agrees(graph: EventGraph, chosen: Fabric, box: Box, latency: Fraction, gap: 
     assert time == pytest.approx(float(longest.time_ns), rel=1e-9, abs=1e-9)
     envelope = solve(graph, chosen, box)
     for slope, (left, right) in (
-        (messages, slopes_at(envelope.along_latency(gap), latency)),
-        (bytes_, slopes_at(envelope.along_gap(latency), gap)),
+        (messages, slopes_at(envelope.along(LATENCY, gap), latency)),
+        (bytes_, slopes_at(envelope.along(GAP, latency), gap)),
     ):
         assert left - 1e-6 <= slope <= right + 1e-6
 
@@ -159,10 +160,10 @@ def test_graphs_beyond_the_limits_are_certified_less_or_not() -> None:
     evaluator = Evaluator(graph, NATIVE.theta())
     points = [point(Fraction(k), Fraction(1)) for k in range(5)]
     rows = graph.edges + 1
-    assert certify(evaluator, points, Limits(row_points=3 * rows)).points == 3
-    one = certify(evaluator, points, Limits(row_points=1))
+    assert certify(evaluator, points, CheckLimits(row_points=3 * rows)).points == 3
+    one = certify(evaluator, points, CheckLimits(row_points=1))
     assert (one.status, one.points, one.points_of_interest) == ("optimal", 1, 5)
-    none = certify(evaluator, points, Limits(rows=rows - 1))
+    none = certify(evaluator, points, CheckLimits(rows=rows - 1))
     assert none.status == f"skipped: {rows} rows are more than the limit of {rows - 1}"
     assert (none.points, none.pivots) == (0, 0)
     assert none.as_json()["status"] == none.status

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import COMPONENTS, EventGraph
-from atlas_lp.solver.longest_path import Evaluator, Longest, point, reduced
+from atlas_lp.solver.axis import point, reduced
+from atlas_lp.solver.longest_path import Evaluator, Longest
 
 numbers = st.integers(0, 5) | st.fractions(0, 1000, max_denominator=1000)
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import CycleError, InputError
 from atlas_lp.goal import COMPONENTS, EventGraph, PortRule, Schedule, event_graph
+from atlas_lp.solver.axis import AXES, GAP, LATENCY, point
 from atlas_lp.solver.envelope import Box
-from atlas_lp.solver.highs import Limits, certify
-from atlas_lp.solver.longest_path import Evaluator, point
+from atlas_lp.solver.highs import CheckLimits, certify
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.solver.lp_sweep import pieces_of, sweep
 from atlas_lp.solver.solve import solve, solve_along
 from atlas_lp.solver.upper_envelope import explore
@@ -37,8 +38,8 @@ def test_any_direction_equals_all_paths(component, seed):
 def test_latency_direction_is_the_cut_through_the_joint_envelope():
     graph = random_graph(11, 80)
     joint = solve(graph, NATIVE, BOX)
-    assert solve_along(graph, NATIVE, "messages", Fraction(0), Fraction(400)) == joint.along_latency(Fraction(1, 10))
-    assert solve_along(graph, NATIVE, "bytes", Fraction(1, 1000), Fraction(5)) == joint.along_gap(Fraction(30))
+    assert solve_along(graph, NATIVE, "messages", Fraction(0), Fraction(400)) == joint.along(LATENCY, Fraction(1, 10))
+    assert solve_along(graph, NATIVE, "bytes", Fraction(1, 1000), Fraction(5)) == joint.along(GAP, Fraction(30))
 
 
 @pytest.mark.parametrize(("component", "low", "high"), [("speed", 0, 1), ("messages", 2, 1), ("bytes", -1, 1)])
@@ -63,14 +64,14 @@ def test_a_tolerance_keeps_its_word(percent):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("axis", ["latency", "gap"])
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
 def test_the_sweep_of_the_paper_agrees_at_every_grid_point(seed, axis):
     graph = random_graph(seed, 400)
     exact = solve(graph, NATIVE, BOX)
-    low, high = (Fraction(0), Fraction(400)) if axis == "latency" else (Fraction(1, 1000), Fraction(5))
+    low, high = BOX.range(axis)
     values = [low + i * (high - low) / 40 for i in range(41)]
     points = sweep(graph, NATIVE, axis, values)
-    pieces = exact.along_latency(Fraction(1, 10)) if axis == "latency" else exact.along_gap(Fraction(30))
+    pieces = exact.along(axis, NATIVE.native[axis.other.index])
     for found in points:
         assert found.time_ns == pytest.approx(float(max(p.at(found.x) for p in pieces)), rel=1e-9)
         around = [p.slope for p in pieces if p.start <= found.x <= p.stop]
@@ -85,8 +86,8 @@ def test_highs_agrees_at_every_breakpoint_and_every_vertex_of_the_joint_envelope
     found = explore(BOX.corners(), lambda where: evaluator.plane(evaluator.at(where).vector))
     vertices = sorted({vertex for polygon in found.envelope.cells.values() for vertex in polygon})
     assert len(vertices) >= 10
-    joint = certify(evaluator, vertices, Limits.everything())
-    along = solve(graph, NATIVE, BOX, limits=Limits.everything()).certificate
+    joint = certify(evaluator, vertices, CheckLimits.everything())
+    along = solve(graph, NATIVE, BOX, limits=CheckLimits.everything()).certificate
     for certificate in (joint, along):
         assert certificate.points == certificate.points_of_interest
         assert certificate.pivots == 0
@@ -97,8 +98,8 @@ def test_the_sweep_steps_over_breakpoints_that_the_envelope_has():
     lines = [(0, 1, (1000 - i * i, i, 0, 0, 0, 0, 0)) for i in range(20)]
     graph = graph_of(2, lines)
     native = fabric(1, Fraction(1, 10))
-    exact = solve(graph, native, Box(Fraction(0), Fraction(60))).along_latency(Fraction(1, 10))
-    coarse = pieces_of(sweep(graph, native, "latency", [Fraction(0), Fraction(20), Fraction(60)]))
+    exact = solve(graph, native, Box(Fraction(0), Fraction(60))).along(LATENCY, Fraction(1, 10))
+    coarse = pieces_of(sweep(graph, native, LATENCY, [Fraction(0), Fraction(20), Fraction(60)]))
     assert len(exact) == 20
     assert len(coarse) < len(exact)
 
@@ -209,7 +210,7 @@ def test_renaming_ranks_changes_nothing(schedule: Schedule, where, names):
 @given(st.integers(0, 50), WHERE)
 def test_two_runs_give_the_same_planes_in_the_same_order(seed, where):
     graph = random_graph(seed, 30)
-    one, two = (solve(graph, NATIVE, BOX, limits=Limits.nothing()).vectors for _ in range(2))
+    one, two = (solve(graph, NATIVE, BOX, limits=CheckLimits.nothing()).vectors for _ in range(2))
     assert one == two
     theta = NATIVE.theta() | {"messages": Fraction(where[0]), "bytes": Fraction(where[1], 100)}
     small = random_graph(seed, 8)

@@ -9,7 +9,8 @@ from helpers.graphs import highest_area, polygon_area
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlas_lp.solver.longest_path import Plane, Point
+from atlas_lp.solver.axis import Point
+from atlas_lp.solver.longest_path import Plane
 from atlas_lp.solver.upper_envelope import UpperEnvelope, convex_hull, explore, height
 
 XY = tuple[Fraction, Fraction]

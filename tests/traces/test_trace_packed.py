@@ -11,11 +11,10 @@ from helpers.jobs import two_ranks
 from helpers.programs import overlapped_gradients
 
 from atlas_lp.analysis.analyze import analyze
-from atlas_lp.cache import Store
 from atlas_lp.cli import main
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import TraceError
 from atlas_lp.fabrics.fabric import load_fabric
-from atlas_lp.solver.envelope import Box
 from atlas_lp.traces.reading.packed import packed_bytes, read_packed
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.selection import Selection
@@ -41,7 +40,7 @@ def test_the_analysis_of_a_packed_trace_is_that_of_its_exports(tmp_path, job):
     trace = read_trace([tmp_path / "exports"])
     again = read_trace([packed(tmp_path, trace)])
     assert packed_bytes(again) == packed_bytes(trace)
-    one, other = (analyze(t, FABRIC, Box(), Store(None)) for t in (trace, again))
+    one, other = (analyze(t, CollectiveSolver(FABRIC)) for t in (trace, again))
     assert one.summary == other.summary
     assert one.envelope == other.envelope
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from helpers.jobs import two_ranks
 from helpers.programs import EVERY_RANK, overlapped_gradients, overlapping, random_collectives
 
-from atlas_lp.cache import Store
 from atlas_lp.cli import main
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.peak_memory import restart_peak, whole_peak_bytes
@@ -29,7 +29,7 @@ def times(found):
 
 def test_one_collective_after_the_other_is_the_same_both_ways(tmp_path):
     two_ranks(tmp_path)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     assert [m.name for m in found.methods] == ["composite", "monolithic", "lp (HiGHS)"]
     assert times(found)["lp (HiGHS)"] == pytest.approx(times(found)["composite"], rel=1e-9)
     assert found.measured_ns == 12_000_000
@@ -40,7 +40,7 @@ def test_one_collective_after_the_other_is_the_same_both_ways(tmp_path):
 
 def test_a_training_step_of_sixteen_gpus_within_one_percent(tmp_path):
     write_demo(tmp_path)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     assert len(found.points) == 5
     assert found.methods[1].vertices > 1_000_000
     assert found.difference < 0.001
@@ -50,17 +50,19 @@ def test_a_training_step_of_sixteen_gpus_within_one_percent(tmp_path):
 def test_both_readings_are_compared_with_the_messages_between_the_same_dependencies(tmp_path, dependencies):
     """A later reduction that only its host held back is not before an earlier one in the queue of a NIC."""
     overlapped_gradients(tmp_path)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None), dependencies=dependencies)
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC), dependencies=dependencies)
     assert found.dependencies == dependencies
     for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
         assert composite == pytest.approx(whole, rel=1e-4)
-    other = validate(read_trace([tmp_path]), FABRIC, Store(None), dependencies={"events": "streams"}.get(dependencies))
+    other = validate(
+        read_trace([tmp_path]), CollectiveSolver(FABRIC), dependencies={"events": "streams"}.get(dependencies)
+    )
     assert times(other)["monolithic"] != times(found)["monolithic"]
 
 
 def test_a_real_trace_by_events_is_every_message(data_dir):
     trace = read_trace([data_dir / "nsys" / "ddp_2gpu_nccl2.28_nsys2026.3.sqlite"]).placed(1)
-    found = validate(trace, FABRIC, Store(None))
+    found = validate(trace, CollectiveSolver(FABRIC))
     assert found.dependencies == "events"
     assert found.difference < 1e-5
     assert times(found)["composite"][0] == pytest.approx(found.measured_ns, rel=0.001)
@@ -69,14 +71,14 @@ def test_a_real_trace_by_events_is_every_message(data_dir):
 def test_points_can_be_chosen_also_outside_the_default_box(tmp_path):
     two_ranks(tmp_path)
     far = (Fraction(5_000_000), Fraction(2))
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None), [far])
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC), [far])
     assert found.points == (far,)
     assert found.difference < 0.01
 
 
 def test_overlapping_collectives_share_a_nic_only_in_the_monolithic_graph(tmp_path):
     overlapping(tmp_path)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     assert found.difference > 0.3
     assert times(found)["monolithic"][0] > times(found)["composite"][0]
 
@@ -122,7 +124,7 @@ def test_loggopsim_is_asked_where_it_is_installed(tmp_path, monkeypatch, lost):
         (folder / name).write_text(text.replace("{lost}", str(lost)), "ascii")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None)).methods[-1]
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC)).methods[-1]
     assert found.name == "LogGOPSim"
     if lost:
         assert found.times_ns == ()
@@ -141,7 +143,7 @@ def test_a_fraction_of_a_nanosecond_is_not_for_loggopsim(tmp_path):
 def test_every_method_tells_its_memory(tmp_path):
     """On Linux peaks can be counted anew; no part has more than the whole."""
     two_ranks(tmp_path)
-    peaks = [m.peak_bytes for m in validate(read_trace([tmp_path]), FABRIC, Store(None)).methods]
+    peaks = [m.peak_bytes for m in validate(read_trace([tmp_path]), CollectiveSolver(FABRIC)).methods]
     assert all(0 <= peak <= whole_peak_bytes() for peak in peaks)
     if restart_peak():
         assert all(peaks)
@@ -174,14 +176,14 @@ PAPER_SIZES = (16 << 20, (64 << 20) + 1, 4096)
 def test_twenty_random_collectives_of_the_paper_within_one_percent(tmp_path, kinds, uneven):
     """64 GPUs on 16 nodes, less than a tenth of the time between collectives."""
     random_collectives(tmp_path, 0, kinds, uneven=uneven, sizes=PAPER_SIZES)
-    assert validate(read_trace([tmp_path]), FABRIC, Store(None)).difference < 0.01
+    assert validate(read_trace([tmp_path]), CollectiveSolver(FABRIC)).difference < 0.01
 
 
 @pytest.mark.parametrize(("uneven", "difference"), [(False, 0.003), (True, 1e-9)])
 def test_small_collectives_on_64_gpus(tmp_path, uneven, difference):
     """Random compute of up to a third of each collective: uneven ranks have a class each, and nothing is lost."""
     random_collectives(tmp_path, 0, (*EVERY_RANK, "Broadcast", "Reduce"), uneven=uneven)
-    found = validate(read_trace([tmp_path]), FABRIC, Store(None))
+    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
         assert whole <= composite * (1 + 1e-9)
     assert found.difference < difference

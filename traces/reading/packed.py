@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from atlas_lp.errors import TraceError
+from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.signatures.collectives import known_as
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
-_SCHEMA = "atlas-lp/trace"
-# History of the format: 1 (0.1.0) first; 0.1.0 wrote AllToAll as NCCL does, AlltoAll.
-_FORMAT = 1
+# 0.1.0 wrote AllToAll as NCCL does, AlltoAll: names are read as known_as says.
+_SCHEMA, _FORMAT = PACKED_TRACE.name, PACKED_TRACE.version
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
 _EPOCH = (1980, 1, 1, 0, 0, 0)

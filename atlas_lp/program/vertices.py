@@ -1,0 +1,63 @@
+"""Vertices of a program: where instances begin and end, class by class, and all that lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from atlas_lp.goal.schedule import Ints
+from atlas_lp.solver.envelope import RankClasses
+from atlas_lp.traces.signing.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Vertices:
+    """A vertex *ready* and a vertex *done* for every class of ranks of each instance; vertex 0 is the start.
+
+    ``ready`` and ``done`` have an entry per operation of the :class:`~atlas_lp.traces.signing.timeline.Timeline`;
+    ``first`` is the vertex where class 0 of each instance is ready, ``classes`` how many it has.  Class c of an
+    instance of k classes is ready at ``first + c`` and done at ``first + k + c``.
+    """
+
+    ready: Ints
+    done: Ints
+    first: Ints
+    classes: Ints
+
+    @classmethod
+    def of(cls, timeline: Timeline, collectives: Sequence[RankClasses]) -> Vertices:
+        """Number the vertices of the instances of *timeline*, instance by instance, from 1 on."""
+        classes = np.array([c.count for c in collectives], dtype=np.int64)
+        of_rank = [np.array(collective.of_rank, dtype=np.int64) for collective in collectives]
+        return cls._numbered(timeline, classes, timeline.by_label(of_rank))
+
+    @classmethod
+    def of_operations(cls, timeline: Timeline) -> Vertices:
+        """The same with a class for every operation."""
+        classes = np.array([len(rows) for rows in timeline.rows], dtype=np.int64)
+        own = np.arange(len(timeline.instance)) - np.repeat(np.cumsum(classes) - classes, classes)
+        return cls._numbered(timeline, classes, own)
+
+    @classmethod
+    def _numbered(cls, timeline: Timeline, classes: Ints, own: Ints) -> Vertices:
+        """*own* is the class of every operation."""
+        first = 1 + 2 * (np.cumsum(classes) - classes)
+        ready = first[timeline.instance] + own
+        return cls(ready, ready + classes[timeline.instance], first, classes)
+
+    @property
+    def end(self) -> int:
+        """The first vertex behind those of all instances."""
+        return 1 + 2 * int(self.classes.sum())
+
+    def instance(self, vertex: int) -> int:
+        """The instance that *vertex* belongs to."""
+        return int(np.searchsorted(self.first, vertex, side="right")) - 1
+
+    def pair(self, instance: int, vertices: tuple[int, int]) -> tuple[int, int] | None:
+        """Arriving and ending class of an edge between two *vertices* of *instance*; None where it is of two."""
+        arriving, ending = vertices[0] - int(self.first[instance]), vertices[1] - int(self.first[instance])
+        count = int(self.classes[instance])
+        return (arriving, ending - count) if 0 <= arriving < count <= ending < 2 * count else None

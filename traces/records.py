@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlas_lp.traces.trace import POINT_TO_POINT
+from atlas_lp.signatures.collectives import POINT_TO_POINT
 
 if TYPE_CHECKING:
     from atlas_lp.traces.nsight.work import WorkRows
@@ -16,20 +16,6 @@ Process = tuple[str, int]
 
 GpuKey = tuple[Process, int]
 """A process and the CUDA device it drives."""
-
-COLLECTIVE_CALLS = {
-    "ncclAllReduce": "AllReduce",
-    "ncclAllGather": "AllGather",
-    "ncclReduceScatter": "ReduceScatter",
-    "ncclBroadcast": "Broadcast",
-    "ncclBcast": "Broadcast",
-    "ncclReduce": "Reduce",
-    "ncclAlltoAll": "AlltoAll",
-    "ncclGather": "Gather",
-    "ncclScatter": "Scatter",
-}
-CALLS = {**COLLECTIVE_CALLS, "ncclSend": "Send", "ncclRecv": "Recv"}
-"""NCCL functions that move data, and what an operation of theirs is called here."""
 
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 

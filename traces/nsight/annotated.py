@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from atlas_lp.errors import NoNcclError, TraceError
+from atlas_lp.signatures.collectives import CALLS
 from atlas_lp.signatures.nccl.codes import ALGORITHMS, PROTOCOLS, REDUCTIONS
 from atlas_lp.traces.join.communicators import INIT
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
@@ -26,7 +27,7 @@ from atlas_lp.traces.nsight.kernels import (
 )
 from atlas_lp.traces.nsight.launches import Unit, distribute
 from atlas_lp.traces.nsight.ranges import THREAD_BITS, events_table, text_sql
-from atlas_lp.traces.records import CALLS, Call, Choice, Membership, Part, Process, Rings
+from atlas_lp.traces.records import Call, Choice, Membership, Part, Process, Rings
 from atlas_lp.traces.selection import Selection, select_calls
 
 SOURCE = "recorded: NCCL annotation"

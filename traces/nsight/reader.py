@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError
+from atlas_lp.signatures.collectives import CALLS
 from atlas_lp.traces.join.communicators import ID, MEMBERSHIP_CALLS, membership
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (
@@ -25,7 +26,7 @@ from atlas_lp.traces.nsight.launches import join
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, communicator_id, no_payload_words, whole
 from atlas_lp.traces.nsight.ranges import THREAD_BITS, Range, innermost, nccl_ranges, parents_of
 from atlas_lp.traces.nsight.work import read_work
-from atlas_lp.traces.records import CALLS, Call, Membership, Part, Process
+from atlas_lp.traces.records import Call, Membership, Part, Process
 from atlas_lp.traces.selection import Selection, select_calls
 
 SIZE, OLD_SIZE = "Message size [bytes]", "Bytes"

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Literal
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.collectives import COLLECTIVES, known_as
 from atlas_lp.traces.synthetic import export_tables as nsight
 from atlas_lp.traces.synthetic.export_tables import Row, Value
 
@@ -278,7 +279,8 @@ class Process:
 
         Raises `InputError` for an operation NCCL does not have, or a parameter the operation lacks.
         """
-        function = f"nccl{operation}"
+        operation = known_as(operation)
+        function = COLLECTIVES[operation].calls[0] if operation in COLLECTIVES else f"nccl{operation}"
         payload = nsight.collective_payload(function, communicator, size_bytes, reduction, root, peer)
         begin_ns = self._call_ns(call_ns, start_ns - CALL_NS)
         self.nccl_call(function, payload, start_ns=begin_ns, end_ns=begin_ns + CALL_NS)

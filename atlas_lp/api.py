@@ -21,7 +21,8 @@ from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import event_graph, read_goal
 from atlas_lp.goal.schedule import Schedule
 from atlas_lp.program.what_if import WhatIf
-from atlas_lp.signatures.algorithms.assumed import Parameters, assumed_signature
+from atlas_lp.signatures.algorithms.algorithm import Parameters
+from atlas_lp.signatures.algorithms.assumed import assumed_signature
 from atlas_lp.signatures.algorithms.expand import expand as expand_signature
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature

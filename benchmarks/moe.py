@@ -227,9 +227,9 @@ def moe_trace(shape: Shape, *, uneven: bool = True) -> Trace:
             step.collective(stage, _TENSOR, "AllGather", 4 << 20, 140 * US, 8)
             step.compute(stage, 600 * US if forward else 1200 * US)
             step.collective(stage, _TENSOR, "ReduceScatter", 4 << 20, 120 * US, 8)
-            step.collective(stage, _EXPERT, "AlltoAll", 2 << 20, 610 * US, 8)
+            step.collective(stage, _EXPERT, "AllToAll", 2 << 20, 610 * US, 8)
             step.compute(stage, 800 * US if forward else 1600 * US)
-            step.collective(stage, _EXPERT, "AlltoAll", 2 << 20, 610 * US, 8)
+            step.collective(stage, _EXPERT, "AllToAll", 2 << 20, 610 * US, 8)
     for stage in range(shape.pipeline):
         for kind, _ in itertools.product(("ReduceScatter", "AllGather"), range(shape.layers)):
             step.collective(stage, _DATA, kind, 8 << 20, 2400 * US, 4)

@@ -117,7 +117,7 @@ Curve = Fit | Points
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs of all primitives by protocol, of the switches of first models, and what using them assumes."""
+    """Costs of all primitives by protocol, of the switches of approximations, and what using them assumes."""
 
     name: str
     assumption: str
@@ -128,7 +128,7 @@ class CostTable:
         return self._at(protocol.value, primitive.name.lower(), data_bytes)
 
     def switch_ns(self, kind: str, data_bytes: Ints) -> Ints:
-        """Time of *data_bytes* through the ``nvlink`` switch or the reducer in the ``network`` (first models)."""
+        """Time of *data_bytes* through the ``nvlink`` switch or the reducer in the ``network``."""
         return self._at("switch", kind, data_bytes)
 
     def _at(self, group: str, name: str, data_bytes: Ints) -> Ints:
@@ -141,16 +141,6 @@ class CostTable:
         """SHA-256 of all curves: tables of equal digest give equal graphs, whatever their names."""
         rows = sorted((*key, repr(curve)) for key, curve in self.curves.items())
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
-def reduce_copy_ns(
-    primitive: Primitive, protocol: Protocol, data_bytes: Ints, model: str | CostTable = "gh200"
-) -> Ints:
-    """Time in whole ns (rounded half up) of *primitive* on slices of *data_bytes*.
-
-    *model* is one of :data:`REDUCE_COPY_MODELS` or a loaded table.
-    """
-    return load_costs(model).time_ns(primitive, protocol, data_bytes)
 
 
 def load_costs(source: str | Path | CostTable = "gh200") -> CostTable:

@@ -7,49 +7,22 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from atlas_lp.errors import InputError, UnsupportedError
+from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import STEPS, Chunking, Protocol, ring_chunking
-from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split, split_rule
-from atlas_lp.signatures.topology import Tree, assumed_rings, by_first_appearance
-
-if TYPE_CHECKING:
-    from atlas_lp.signatures.nccl.transfers import Transfers
-
-__all__ = [
-    "COLLECTIVES",
-    "Part",
-    "Signature",
-    "assumed_rings",
-    "label_order",
-    "ring_signature",
-    "turned",
-]
-
-COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
-"""Collectives with a ring schedule; sizes are those of the NCCL call: bytes sent per rank for AllGather,
-received per rank for ReduceScatter, the whole buffer for the others."""
-
-FIRST_MODELS = {
-    "pat": "PAT is a first model: log2 steps with NCCL's packing, one reduce/copy per message and end",
-    "nvls": "NVLS is a first model: a barrier and one calc of bytes (1 + 1/k) at NVLink rate per GPU",
-    "nvls_tree": "NVLSTree is a first model: one node-level tree per GPU, NVLS before the up and after the down sends",
-    "collnet_chain": "CollNetChain is a first model: the switch reduces in a fixed time, without L or G",
-    "collnet_direct": "CollNetDirect is a first model: the switch reduces in a fixed time, without L or G",
-}
-"""Algorithms whose schedule is a proposal rather than NCCL's own sequence, and what each leaves out."""
-
-_ROOTED = ("Broadcast", "Reduce")
-_BYTE_UNITS = ("AllGather", "Broadcast")
-
+from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split
+from atlas_lp.signatures.nccl.transfers import Transfers
+from atlas_lp.signatures.nccl.versions import split_rule
+from atlas_lp.signatures.placement import placed
+from atlas_lp.signatures.topology import Tree
 
 RecordedParts = Sequence[tuple[int, ...]]
 """Parts as a trace records them: (channel, count) or (channel, count, last chunk), in work units."""
 
 
 @dataclass(frozen=True)
-class Part:
+class ChannelPart:
     """What one channel carries: *count* work units along ring (or tree) number *ring* of the signature.
 
     *chunk_bytes* is the chunk of this channel where it differs from that of the signature (0: it does not), and
@@ -70,9 +43,8 @@ class Signature:
     Ranks are labels 0..ranks-1: for rings in the order of the first ring, from communicator rank 0 or, for Broadcast
     and Reduce, from the root; for trees in the order of the first tree, parents first; otherwise node by node.
     ``rings`` lists labels in ring order from ring index 0, ``trees`` the trees over labels; ``nodes`` and ``nics`` give
-    the node of each label and the NIC within it, numbered by first appearance, and ``channel_nics``, where GPUs change
-    their NIC with the channel, the NICs per channel.  ``element_bytes`` is the size of a work unit (1 for AllGather and
-    Broadcast, which NCCL counts in bytes); ``split`` names the NCCL rule family, which also decides the last chunk, or
+    the node of each label and the NIC within it, numbered by first appearance.  ``element_bytes`` is the size of a work
+    unit (1 where NCCL counts in bytes); ``split`` names the NCCL rule family, which also decides the last chunk, or
     is ``recorded``; ``threads`` matter for families 2.19 and 2.20 only and are 0 otherwise; ``interleaved`` is the
     number of channels that the loops of 2.19 alternate over, 0 in newer versions.  ``transfers`` holds the messages of
     point-to-point operations.
@@ -89,12 +61,11 @@ class Signature:
     chunk_bytes: int
     slices: int
     fifo_slices: int
-    parts: tuple[Part, ...]
+    parts: tuple[ChannelPart, ...]
     rings: tuple[tuple[int, ...], ...]
     nodes: tuple[int, ...]
     nics: tuple[int, ...]
     trees: tuple[Tree, ...] = ()
-    channel_nics: tuple[tuple[int, ...], ...] = ()
     interleaved: int = 0
     transfers: Transfers | None = None
 
@@ -109,11 +80,6 @@ class Signature:
         return Chunking(self.chunk_bytes, self.slices, self.fifo_slices)
 
     @property
-    def assumption(self) -> str:
-        """What to tell a reader where the schedule is a first model of the algorithm; empty where it is exact."""
-        return FIRST_MODELS.get(self.algorithm, "")
-
-    @property
     def leaves_node(self) -> bool:
         """Whether any hop crosses the scale-out network."""
         return len(set(self.nodes)) > 1
@@ -125,7 +91,7 @@ class Signature:
         values["parts"] = [_trimmed([p.channel, p.count, p.ring, p.chunk_bytes, p.last_chunk]) for p in self.parts]
         values["trees"] = [[tree.parents, tree.slots] for tree in self.trees]
         values["transfers"] = None if self.transfers is None else self.transfers.canonical()
-        optional = ("trees", "channel_nics", "interleaved", "transfers")
+        optional = ("trees", "interleaved", "transfers")
         return {name: value for name, value in values.items() if value or name not in optional}
 
     def key(self) -> str:
@@ -151,14 +117,12 @@ def ring_signature(
     nic_of_rank: Sequence[int] | None = None,
     threads: int | None = None,
     parts: RecordedParts | None = None,
-    channel_nics: Sequence[Sequence[int]] = (),
 ) -> Signature:
     """Build the signature of a ring collective.
 
     *rings* has one ring of communicator ranks per chosen channel; *node_of_rank* and *nic_of_rank* (default:
     one NIC per GPU) place them; *nccl* is a version such as ``2.28.9``; *element_bytes* the size of the datatype.
-    *parts*, where a trace records them, win over the split of *nccl*; *channel_nics* has a NIC per rank for every
-    channel where GPUs change it.
+    *parts*, where a trace records them, win over the split of *nccl*.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` for a collective or version without rules and
     :class:`~atlas_lp.errors.InputError` for impossible values.
@@ -171,13 +135,11 @@ def ring_signature(
     chunking = ring_chunking(collective, protocol)
     task = task_of(collective, protocol, size_bytes, element_bytes, len(rings), threads)
     spread = spread_over_channels(task, ranks, nccl, chunking.chunk_bytes, parts)
-    if collective in _ROOTED and not 0 <= root < ranks:
+    if COLLECTIVES[collective].rooted and not 0 <= root < ranks:
         raise InputError(f"root {root} is not one of {ranks} ranks")
     order = label_order(collective, rings[0], root)
     labels = {rank: label for label, rank in enumerate(order)}
     label_rings = [tuple(labels[rank] for rank in turned(ring, order[0])) for ring in rings]
-    if channel_nics and len(channel_nics) != len(rings):
-        raise InputError(f"NICs for {len(channel_nics)} of {len(rings)} channels")
     distinct = list(dict.fromkeys(label_rings[part.channel] for part in spread.parts))
     nodes, nics = placed(order, node_of_rank, nic_of_rank)
     return Signature(
@@ -196,7 +158,6 @@ def ring_signature(
         rings=tuple(distinct),
         nodes=nodes,
         nics=nics,
-        channel_nics=_channel_nics(order, nodes, channel_nics),
         interleaved=spread.interleaved,
     )
 
@@ -209,7 +170,7 @@ class Spread:
     element_bytes: int
     threads: int
     interleaved: int
-    parts: tuple[Part, ...]
+    parts: tuple[ChannelPart, ...]
 
 
 def task_of(
@@ -219,7 +180,7 @@ def task_of(
 
     Raises :class:`~atlas_lp.errors.InputError` where *size_bytes* is no whole number of them.
     """
-    unit = 1 if collective in _BYTE_UNITS else element_bytes
+    unit = 1 if COLLECTIVES[collective].byte_counted else element_bytes
     if size_bytes % unit:
         raise InputError(f"{collective} of {size_bytes} bytes is not a whole number of {unit}-byte elements")
     return Task(collective, protocol, size_bytes // unit, unit, channels, threads or protocol.default_threads)
@@ -240,12 +201,16 @@ def spread_over_channels(task: Task, ranks: int, nccl: str, chunk_bytes: int, re
         counts = split(rule, [task], task.channels, ranks)[0]
     interleaved = task.channels if rule == "2.19" else 0
     return Spread(
-        rule, task.element_bytes, threads, interleaved, tuple(Part(channel, count, 0) for channel, count in counts)
+        rule,
+        task.element_bytes,
+        threads,
+        interleaved,
+        tuple(ChannelPart(channel, count, 0) for channel, count in counts),
     )
 
 
-def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[Part, ...]:
-    parts = tuple(Part(row[0], row[1], 0, last_chunk=row[2] if len(row) > 2 else 0) for row in recorded)
+def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[ChannelPart, ...]:
+    parts = tuple(ChannelPart(row[0], row[1], 0, last_chunk=row[2] if len(row) > 2 else 0) for row in recorded)
     if sum(part.count for part in parts) != task.count:
         raise InputError(f"the recorded parts hold {sum(p.count for p in parts)} of {task.count} work units")
     for part in parts:
@@ -255,8 +220,8 @@ def _recorded_parts(recorded: RecordedParts, task: Task) -> tuple[Part, ...]:
 
 
 def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, channels: int) -> None:
-    if collective not in COLLECTIVES:
-        raise UnsupportedError(f"{collective} has no schedule; there are schedules for {', '.join(COLLECTIVES)}")
+    if collective not in WITH_KERNEL:
+        raise UnsupportedError(f"{collective} has no schedule; there are schedules for {', '.join(WITH_KERNEL)}")
     if ranks < 2:
         raise InputError(f"{collective} on {ranks} rank exchanges no messages")
     if size_bytes < 1:
@@ -267,66 +232,43 @@ def _check(collective: str, size_bytes: int, element_bytes: int, ranks: int, cha
         raise InputError("a collective needs at least one channel")
 
 
-def placed(
-    order: Sequence[int], node_of_rank: Sequence[int], nic_of_rank: Sequence[int] | None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return node and NIC of each label, *order* being the ranks of the labels, numbered by first appearance."""
-    if nic_of_rank is not None and len(nic_of_rank) != len(node_of_rank):
-        raise InputError(f"{len(nic_of_rank)} NICs for {len(node_of_rank)} ranks: give one NIC number per rank")
-    nodes = by_first_appearance(node_of_rank[rank] for rank in order)
-    seen: dict[int, dict[int, int]] = {}
-    nics = []
-    for rank, node in zip(order, nodes, strict=True):
-        numbers = seen.setdefault(node, {})
-        nics.append(numbers.setdefault(rank if nic_of_rank is None else nic_of_rank[rank], len(numbers)))
-    return tuple(nodes), tuple(nics)
-
-
-def model_signature(
+def simple_signature(
+    collective: str,
     algorithm: str,
-    size_bytes: int,
-    element_bytes: int,
-    chunk_bytes: int,
     order: Sequence[int],
     node_of_rank: Sequence[int],
     nic_of_rank: Sequence[int] | None,
+    *,
+    size_bytes: int,
+    element_bytes: int,
+    chunk_bytes: int,
+    split: str = "model",
+    parts: Sequence[ChannelPart] | None = None,
+    transfers: Transfers | None = None,
 ) -> Signature:
-    """Return the AllReduce of a model that treats all channels as one and knows neither rings nor trees."""
+    """Return the signature of what runs the Simple protocol in chunks of one slice, without rings and trees.
+
+    *order* has the communicator rank of every label; without *parts* all channels count as one.
+    """
     nodes, nics = placed(order, node_of_rank, nic_of_rank)
     return Signature(
-        collective="AllReduce",
+        collective=collective,
         algorithm=algorithm,
         protocol=Protocol.SIMPLE,
         size_bytes=size_bytes,
         element_bytes=element_bytes,
-        ranks=len(node_of_rank),
-        split="model",
+        ranks=len(order),
+        split=split,
         threads=0,
         chunk_bytes=chunk_bytes,
         slices=1,
         fifo_slices=STEPS,
-        parts=(Part(0, size_bytes // element_bytes, 0),),
+        parts=(ChannelPart(0, size_bytes // element_bytes, 0),) if parts is None else tuple(parts),
         rings=(),
         nodes=nodes,
         nics=nics,
+        transfers=transfers,
     )
-
-
-def _channel_nics(
-    order: Sequence[int], nodes: Sequence[int], channel_nics: Sequence[Sequence[int]]
-) -> tuple[tuple[int, ...], ...]:
-    """NIC of each label per channel, numbered in each node by first appearance over all channels."""
-    seen: dict[int, dict[int, int]] = {}
-    rows = []
-    for nics in channel_nics:
-        if len(nics) != len(order):
-            raise InputError(f"{len(nics)} NICs for {len(order)} ranks: give one NIC number per rank and channel")
-        row = []
-        for rank, node in zip(order, nodes, strict=True):
-            numbers = seen.setdefault(node, {})
-            row.append(numbers.setdefault(nics[rank], len(numbers)))
-        rows.append(tuple(row))
-    return tuple(rows)
 
 
 def turned(ring: Sequence[int], first: int) -> list[int]:
@@ -337,7 +279,7 @@ def turned(ring: Sequence[int], first: int) -> list[int]:
 
 def label_order(collective: str, first_ring: Sequence[int], root: int = 0) -> list[int]:
     """Communicator rank of every label: the first ring from the root, or from rank 0 where there is none."""
-    return turned(first_ring, root if collective in _ROOTED else 0)
+    return turned(first_ring, root if COLLECTIVES[collective].rooted else 0)
 
 
 def _trimmed(row: list[int]) -> list[int]:

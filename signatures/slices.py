@@ -1,8 +1,8 @@
 """What each rank of a collective does, slice by slice, and how that becomes GOAL operations.
 
-A :class:`Program` is the common language of all algorithms: a row per slice that a thread block works on, with the
+The common language of all algorithms is :class:`Slices`, a row per slice that a thread block works on, with the
 messages it waits for and the messages it passes on.  For slice t of one chain (rank, channel, thread group), with
-receives R_t, reduce/copy K_t and sends S_t, :meth:`Program.schedule` emits::
+receives R_t, reduce/copy K_t and sends S_t, :meth:`Slices.schedule` emits::
 
     R_t -> K_t -> S_t          what the slice does
     K_(t-1) -> K_t             a thread group runs its slices strictly in order
@@ -40,9 +40,9 @@ _RECV, _CALC, _TELL, _HEAR, _SEND = range(5)
 
 @dataclass(frozen=True)
 class Messages:
-    """One end of messages: the ``slice`` (row of the program) it belongs to, ``peer``, ``link`` and ``wire`` bytes.
+    """One end of messages: the ``slice`` (row of the slices) it belongs to, ``peer``, ``link`` and ``wire`` bytes.
 
-    Messages of one connection (rank, peer, channel, link) are matched first in, first out by program order.
+    Messages of one connection (rank, peer, channel, link) are matched first in, first out in the order of slices.
     """
 
     slice: Ints
@@ -50,15 +50,9 @@ class Messages:
     link: Ints
     wire: Ints
 
-    @classmethod
-    def empty(cls) -> Messages:
-        """No messages."""
-        none = np.zeros(0, dtype=np.int64)
-        return cls(none, none, none, none)
-
 
 @dataclass(frozen=True)
-class Program:
+class Slices:
     """Slices of some or all ranks: arrays ``rank``, ``channel``, ``chain`` (thread group), ``step`` and ``cost_ns``.
 
     ``step`` orders the slices of a chain and, across channels, the operations in the block of a rank.
@@ -78,17 +72,36 @@ class Program:
     waits: tuple[Ints, Ints] = (_NONE, _NONE)
     reduces: NDArray[np.bool_] | None = None
 
-    def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
-        """Lay the program out as GOAL operations, block by block in the order (step, channel, chain).
+    @classmethod
+    def of_rows(cls, rows: Ints, sends: Ints, receives: Ints, fifo_slices: int, waits: tuple[Ints, Ints]) -> Slices:
+        """Return slices that have one message at most, given as a table with a column per slice.
 
-        *nic_of_rank* has a NIC per rank, or a row of them per channel; *credits* is ``local``, ``acknowledged`` or
-        ``none``.
+        The lines of *rows* are rank, channel, chain, step, cost, peer, link and wire bytes (any others are left
+        alone); *sends* and *receives* number the slices whose message goes out or comes in.
+        """
+        rank, channel, chain, step, cost_ns, peer, link, wire = rows[:8]
+        return cls(
+            rank=rank,
+            channel=channel,
+            chain=chain,
+            step=step,
+            cost_ns=cost_ns,
+            receives=Messages(receives, peer[receives], link[receives], wire[receives]),
+            sends=Messages(sends, peer[sends], link[sends], wire[sends]),
+            fifo_slices=fifo_slices,
+            waits=waits,
+        )
+
+    def schedule(self, node_of_rank: Ints, nic_of_rank: Ints, credits: str = "local") -> Schedule:
+        """Lay the slices out as GOAL operations, block by block in the order (step, channel, chain).
+
+        *credits* is ``local``, ``acknowledged`` or ``none``.
         """
         leaves = [node_of_rank[self.rank[m.slice]] != node_of_rank[m.peer] for m in (self.receives, self.sends)]
         return self._laid_out(len(node_of_rank), nic_of_rank, leaves[0], leaves[1], credits)
 
     def quotient(self, node_of_rank: Ints, class_of_rank: Ints, nic_of_class: Ints, credits: str = "local") -> Schedule:
-        """Lay the program of one rank per class out; a message to a peer becomes one to the peer's class.
+        """Lay the slices of one rank per class out; a message to a peer becomes one to the peer's class.
 
         The result has a GOAL rank per class and carries ``scale_out``, because a class may well send to itself across
         the network, and ``towards``, because two ranks of a class are two destinations.
@@ -157,27 +170,27 @@ class Program:
 
 
 class _Layout:
-    """Numbers the operations of a program in the order of their blocks."""
+    """Numbers the operations of slices in the order of their blocks."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, slices: Slices) -> None:
+        self.slices = slices
 
     def number(self, tells: Ints, hears: Ints) -> list[Ints]:
         """Return operation numbers of receives, calcs, acknowledgements sent, awaited, and sends."""
-        program = self.program
-        receives, sends = program.receives, program.sends
-        slices = [receives.slice, np.arange(len(program.rank)), receives.slice[tells], sends.slice[hears], sends.slice]
+        mine = self.slices
+        receives, sends = mine.receives, mine.sends
+        slices = [receives.slice, np.arange(len(mine.rank)), receives.slice[tells], sends.slice[hears], sends.slice]
         sizes = [len(rows) for rows in slices]
         self.slice = np.concatenate(slices)
         self.phase = np.repeat([_RECV, _CALC, _TELL, _HEAR, _SEND], sizes)
-        none = np.full(len(program.rank), -1, dtype=np.int64)
+        none = np.full(len(mine.rank), -1, dtype=np.int64)
         self.peer = np.concatenate([receives.peer, none, receives.peer[tells], sends.peer[hears], sends.peer])
         self.link = np.concatenate([receives.link, none + 1, receives.link[tells], sends.link[hears], sends.link])
         zeros = np.zeros(len(tells) + len(hears), dtype=np.int64)
-        self.size = np.concatenate([receives.wire, program.cost_ns, zeros, sends.wire])
-        rows = np.arange(len(program.rank))
+        self.size = np.concatenate([receives.wire, mine.cost_ns, zeros, sends.wire])
+        rows = np.arange(len(mine.rank))
         place = np.empty_like(rows)
-        place[np.lexsort((program.chain, program.channel, program.step, program.rank))] = rows
+        place[np.lexsort((mine.chain, mine.channel, mine.step, mine.rank))] = rows
         self.order = np.lexsort((np.arange(len(self.slice)), self.phase, place[self.slice]))
         number = np.empty(len(self.order), dtype=np.int64)
         number[self.order] = np.arange(len(self.order))
@@ -188,9 +201,8 @@ class _Layout:
     ) -> Schedule:
         """Return the numbered operations with the dependencies *pairs* (before, after)."""
         phase, rows = self.phase[self.order], self.slice[self.order]
-        rank, channel = self.program.rank[rows], self.program.channel[rows]
+        rank, channel = self.slices.rank[rows], self.slices.channel[rows]
         is_calc = phase == _CALC
-        nics = nic_of_rank[channel, rank] if nic_of_rank.ndim == 2 else nic_of_rank[rank]
         acknowledges = (phase == _TELL) | (phase == _HEAR)
         tag = channel + LINK_TAG * self.link[self.order] + acknowledges * _ACKNOWLEDGE_TAG
         before, after = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -202,10 +214,10 @@ class _Layout:
             peer=self.peer[self.order],
             tag=np.where(is_calc, 0, tag),
             cpu=channel,
-            nic=np.where(is_calc, 0, nics),
+            nic=np.where(is_calc, 0, nic_of_rank[rank]),
             before=before,
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),
             scale_out=leaves[self.order],
-            reduces=None if self.program.reduces is None else self.program.reduces[rows],
+            reduces=None if self.slices.reduces is None else self.slices.reduces[rows],
         )

@@ -1,4 +1,4 @@
-"""Rings, trees and NICs of a communicator: as recorded, or as NCCL builds them for nodes of alike GPUs.
+"""Rings and trees of a communicator: as recorded, or as NCCL builds them for nodes of alike GPUs.
 
 Everything here speaks of communicator ranks; :mod:`~atlas_lp.signatures.signature` turns them into labels.
 
@@ -8,12 +8,12 @@ Source: NVIDIA/nccl ``graph/trees.cc`` ncclGetBtree, ncclGetDtree; ``graph/conne
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.placement import members_of_nodes
 
 TREE_PATTERNS = ("tree", "balanced", "split")
 """Which GPU of a parent node receives its child nodes: the first; the second and the first; the second."""
@@ -66,20 +66,6 @@ class Tree:
         return tree
 
 
-def members_of_nodes(node_of_rank: Sequence[int]) -> list[list[int]]:
-    """Return the ranks of every node, nodes in the order of their lowest rank."""
-    members: dict[int, list[int]] = {}
-    for rank, node in enumerate(node_of_rank):
-        members.setdefault(node, []).append(rank)
-    return list(members.values())
-
-
-def by_first_appearance(values: Iterable[int]) -> list[int]:
-    """Number *values* from 0 in the order in which they first appear."""
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(value, len(numbers)) for value in values]
-
-
 def assumed_rings(node_of_rank: Sequence[int], channels: int) -> list[list[int]]:
     """Rings for a communicator whose topology is not recorded, one per channel, as ranks.
 
@@ -89,12 +75,6 @@ def assumed_rings(node_of_rank: Sequence[int], channels: int) -> list[list[int]]
     """
     members = members_of_nodes(node_of_rank)
     return [[rank for local in members for rank in _turned(local, channel)] for channel in range(channels)]
-
-
-def permuted_rings(order: Sequence[int], channels: int) -> list[list[int]]:
-    """Return the same ring, ranks in *order* from rank 0 on, for every channel (the identity: ``range(ranks)``)."""
-    ring = list(order)
-    return [_turned(ring, ring.index(0))] * channels
 
 
 def assumed_trees(node_of_rank: Sequence[int], channels: int, pattern: str = "balanced") -> list[Tree]:
@@ -152,80 +132,3 @@ def _binary_children(number: int, nodes: int) -> list[int]:
 def _turned(local: Sequence[int], channel: int) -> list[int]:
     turn = channel % len(local)
     return [*local[turn:], *local[:turn]]
-
-
-def ring_from_neighbours(neighbours: Iterable[tuple[int, int, int]]) -> list[int]:
-    """Return the ring of one channel from its (previous, rank, next) triples: the walk along next from rank 0.
-
-    Raises :class:`~atlas_lp.errors.InputError` when the triples are no single ring.
-    """
-    rows = list(neighbours)
-    following = {rank: after for _, rank, after in rows}
-    ring: list[int] = []
-    rank = 0
-    while rank in following and len(ring) < len(rows):
-        ring.append(rank)
-        rank = following[rank]
-    if len(ring) < len(rows) or rank != 0 or len(following) < len(rows):
-        raise InputError(f"{len(rows)} lines of ring neighbours do not close to one ring through rank 0")
-    previous = {rank: before for before, rank, _ in rows}
-    for at, rank in enumerate(ring):
-        if previous[rank] != ring[at - 1]:
-            raise InputError(f"rank {ring[at - 1]} sends to rank {rank}, which receives from rank {previous[rank]}")
-    return ring
-
-
-def tree_from_neighbours(neighbours: Iterable[tuple[Sequence[int], int, int]]) -> Tree:
-    """Return the tree of one channel from its (children, rank, parent) triples, -1 meaning none.
-
-    Raises :class:`~atlas_lp.errors.InputError` when a rank is missing or two lines disagree.
-    """
-    rows = {rank: ([child for child in children if child >= 0], parent) for children, rank, parent in neighbours}
-    if sorted(rows) != list(range(len(rows))):
-        raise InputError(f"the lines of a tree cover ranks {sorted(rows)[:8]}, not 0 to {len(rows) - 1}")
-    tree = Tree.of_children([rows[rank][0] for rank in range(len(rows))])
-    for rank, parent in enumerate(tree.parents):
-        if rows[rank][1] != parent:
-            raise InputError(f"rank {rank} names parent {rows[rank][1]}, but is a child of {parent}")
-    return tree
-
-
-_TRIPLE = r"(-?\d+)\s*->\s*(-?\d+)\s*->\s*(-?\d+)(?![/\d])"
-_CHILDREN = r"(-?\d+(?:/-?\d+)+)"
-_RING = re.compile(r"(?:\[|Ring\s+)(\d+)(?:\]|\s*:)\s*" + _TRIPLE)
-_TREE = re.compile(r"\[(\d+)\]\s*" + _CHILDREN + r"\s*->\s*(-?\d+)\s*->\s*(-?\d+)")
-_TREE_DOWNWARDS = re.compile(r"Tree\s+(\d+)\s*:\s*(-?\d+)\s*->\s*(-?\d+)\s*->\s*" + _CHILDREN)
-
-
-def ring_lines(text: str) -> list[tuple[int, tuple[int, int, int]]]:
-    """Return (channel, (previous, rank, next)) of every ``[c] prev->rank->next`` or ``Ring c : ..`` in *text*."""
-    return [(int(m[1]), (int(m[2]), int(m[3]), int(m[4]))) for m in _RING.finditer(text)]
-
-
-def tree_lines(text: str) -> list[tuple[int, tuple[tuple[int, ...], int, int]]]:
-    """Return (channel, (children, rank, parent)) of every tree in *text*.
-
-    Both forms of NCCL are read: ``[c] c1/c2/c3->rank->parent`` and ``Tree c : parent -> rank -> c1/c2/c3``.
-    """
-    found = [(int(m[1]), (_numbers(m[2]), int(m[3]), int(m[4]))) for m in _TREE.finditer(text)]
-    found += [(int(m[1]), (_numbers(m[4]), int(m[3]), int(m[2]))) for m in _TREE_DOWNWARDS.finditer(text)]
-    return found
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in text.split("/"))
-
-
-def shared_nics(node_of_rank: Sequence[int], gpus_per_nic: int = 1) -> list[int]:
-    """NIC of every rank within its node: *gpus_per_nic* consecutive GPUs share one."""
-    nics = [0] * len(node_of_rank)
-    for local in members_of_nodes(node_of_rank):
-        for place, rank in enumerate(local):
-            nics[rank] = place // gpus_per_nic
-    return nics
-
-
-def rotated_nics(node_of_rank: Sequence[int], nics_per_node: int, channels: int) -> list[list[int]]:
-    """NIC of every rank per channel where each GPU uses another NIC on every channel (more NICs than GPUs, or PCI)."""
-    own = shared_nics(node_of_rank)
-    return [[(nic + channel) % nics_per_node for nic in own] for channel in range(channels)]

@@ -1,50 +1,118 @@
 """The house itself: imports run one way, the wheel holds everything, the links are links."""
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import networkx
 import pytest
 from helpers import ROOT
 
-# What a room may import of the others; errors and units are the ground they all stand on.
-GROUND = {"atlas_lp.errors", "atlas_lp.schemas", "atlas_lp.units"}
-ROOMS = {
-    "goal": {"atlas_lp.goal"},
-    "signatures": {"atlas_lp.goal", "atlas_lp.signatures"},
-    "traces": {"atlas_lp.signatures", "atlas_lp.traces"},
-    "cache": {"atlas_lp.goal.event_graph", "atlas_lp.solver.envelope", "atlas_lp.solver.highs", "atlas_lp.cache"},
-}
+OWNERS_FOLDERS = ("goal", "signatures", "traces", "cache")
+MOST_FILES = 11
+"""Files in one room; a room that needs more is two."""
 
 
-def imports(path: Path) -> set[str]:
-    """Modules of this project that *path* imports anywhere."""
+def reference():
+    """The script that prints the table of rooms, which also answers questions about it."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REFERENCE = reference()
+ROOMS = REFERENCE.rooms()
+
+
+def files_of_the_house() -> list[Path]:
+    """Every file of the package, below the links where the owner's folders are."""
+    return sorted(p for place in ("atlas_lp", *OWNERS_FOLDERS) for p in (ROOT / place).rglob("*.py"))
+
+
+def room_of(parts: tuple[str, ...]) -> str | None:
+    """Room of a module, given as the parts of its path inside the package; None where the table has none."""
+    folder, file = "/".join(parts[:-1]), parts[-1]
+    named = [name for name, room in ROOMS.items() if room["folder"] == folder and file in room.get("files", [file])]
+    return named[0] if len(named) == 1 else None
+
+
+def parts_of(path: Path) -> tuple[str, ...]:
+    """Path of a file inside the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[1:] if parts[0] == "atlas_lp" else parts
+
+
+MODULES = {parts_of(path) for path in files_of_the_house()}
+
+
+def imports(path: Path) -> set[tuple[str, ...]]:
+    """Modules of this project that *path* imports anywhere, for type checkers alone too."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {f"{node.module}.{name.name}" for name in node.names}
         elif isinstance(node, ast.Import):
-            found.update(name.name for name in node.names)
-    return {name for name in found if name.split(".")[0] == "atlas_lp"}
+            found |= {name.name for name in node.names}
+    return {module_of(name.split(".")[1:]) for name in found if name.split(".")[0] == "atlas_lp"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_imports_run_one_way(room):
-    for path in (ROOT / room).rglob("*.py"):
-        for name in imports(path) - GROUND:
-            allowed = any(name == room_ or name.startswith(f"{room_}.") for room_ in ROOMS[room])
-            assert allowed, f"{path.relative_to(ROOT)} imports {name}"
+def module_of(names: list[str]) -> tuple[str, ...]:
+    """The module that a dotted name lies in: itself, the one before it, or a package."""
+    for end in (len(names), len(names) - 1):
+        for parts in (tuple(names[:end]), (*names[:end], "__init__")):
+            if parts in MODULES:
+                return parts
+    raise AssertionError(f"no module atlas_lp.{'.'.join(names)}")
 
 
-def test_rooms_are_relative_links():
-    for room in ROOMS:
+def test_every_file_has_a_room_and_every_room_has_files():
+    rooms = Counter(room_of(parts) for parts in MODULES)
+    assert rooms[None] == 0, [parts for parts in MODULES if room_of(parts) is None]
+    assert set(ROOMS) == set(rooms)
+    assert {name: count for name, count in rooms.items() if count > MOST_FILES} == {}
+
+
+def test_rooms_stand_on_lower_floors_only():
+    below: set[str] = set()
+    for name, room in ROOMS.items():
+        assert set(room["may_import"]) <= below, f"{name} may import what stands above it"
+        below.add(name)
+
+
+@pytest.mark.parametrize("path", files_of_the_house(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_run_one_way(path):
+    allowed = REFERENCE.may_import(room_of(parts_of(path)))
+    for parts in imports(path):
+        assert parts == ("__init__",) or room_of(parts) in allowed, "/".join(parts)
+
+
+def test_inside_a_room_no_circle_of_imports():
+    graph = networkx.DiGraph((parts_of(path), parts) for path in files_of_the_house() for parts in imports(path))
+    graph.remove_nodes_from([parts for parts in list(graph) if parts[-1] == "__init__"])
+    assert list(networkx.simple_cycles(graph)) == []
+
+
+def test_rooms_say_what_they_hold():
+    for room in ROOMS.values():
+        assert room["sentence"].endswith(".")
+        if "files" not in room:
+            own = ast.get_docstring(ast.parse((ROOT / "atlas_lp" / room["folder"] / "__init__.py").read_text("utf-8")))
+            assert own, room["folder"]
+
+
+def test_the_owners_folders_are_relative_links():
+    for room in OWNERS_FOLDERS:
         assert os.readlink(ROOT / "atlas_lp" / room) == f"../{room}"
 
 
 def test_library_neither_prints_nor_exits_nor_asserts_on_input():
-    for path in [*ROOT.glob("atlas_lp/*.py"), *(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))]:
+    command_line = ROOT / "atlas_lp" / "cli"
+    for path in (path for path in files_of_the_house() if not path.is_relative_to(command_line)):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             called = getattr(getattr(node, "func", None), "id", None)
             assert called not in ("print", "exit", "quit"), f"{path}: {called}"

@@ -5,26 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from atlas_lp.signatures.collectives import POINT_TO_POINT
 from atlas_lp.traces.processes import GpuKey, ProcessKey
-from atlas_lp.traces.trace import POINT_TO_POINT
 from atlas_lp.traces.work import WorkRows
 
 Window = tuple[int, int]
 """From when to when, both included."""
-
-COLLECTIVE_CALLS = {
-    "ncclAllReduce": "AllReduce",
-    "ncclAllGather": "AllGather",
-    "ncclReduceScatter": "ReduceScatter",
-    "ncclBroadcast": "Broadcast",
-    "ncclBcast": "Broadcast",
-    "ncclReduce": "Reduce",
-    "ncclAlltoAll": "AlltoAll",
-    "ncclGather": "Gather",
-    "ncclScatter": "Scatter",
-}
-CALLS = {**COLLECTIVE_CALLS, "ncclSend": "Send", "ncclRecv": "Recv"}
-"""NCCL functions that move data, and what an operation of theirs is called here."""
 
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 

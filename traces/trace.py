@@ -12,12 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, MismatchError
+from atlas_lp.signatures.collectives import SEND_RECV
 from atlas_lp.traces.point_to_point import Half, Message, exchanges, match
 from atlas_lp.traces.work import Work
 
 Ints = NDArray[np.int64]
-
-POINT_TO_POINT = ("Send", "Recv")
 
 GPU_COLUMNS = ("host", "process", "device", "node", "first_ns", "last_ns")
 OPERATION_COLUMNS = (
@@ -222,7 +221,7 @@ def _exchanges(number: int, identity: int, mine: pa.Table, rows: Ints, offset: i
         launches = len({(half.rank, half.launch) for half in together})
         present = tuple(sorted(first))
         representative = np.array([first[rank] for rank in present], dtype=np.int64)
-        result.append(Instance(number, sequence, representative, "SendRecv", tuple(messages), launches, present))
+        result.append(Instance(number, sequence, representative, SEND_RECV, tuple(messages), launches, present))
     return result
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.program.job import Job
+from atlas_lp.signatures.algorithms.table import approximation
 from atlas_lp.signatures.costs import load_costs
 
 _SHARED = (
@@ -64,7 +65,7 @@ def job_assumptions(job: Job) -> list[str]:
         *(f"what if: {sentence}" for sentence in job.what_if.sentences(job.dependencies)),
         f"placement: {job.trace.placement}",
         *sources,
-        *sorted({s.signature.assumption for s in job.signed.instances} - {""}),
+        *sorted({approximation(s.signature) for s in job.signed.instances} - {""}),
     ]
 
 

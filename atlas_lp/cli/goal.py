@@ -25,6 +25,8 @@ from atlas_lp.cli.output import Stats
 from atlas_lp.cli.solving import Problem, SolveOptions, deliver, solve_options
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.nccl.codes import DATATYPES
+from atlas_lp.signatures.topology import TREE_PATTERNS
 from atlas_lp.units import format_size
 
 if TYPE_CHECKING:
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
     from atlas_lp.signatures.signature import Signature
     from atlas_lp.solver.envelope import Box
 
+# The table of algorithms needs numpy, which help must not load: a test holds these equal to it.
 _COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
-_TYPES = {name.lower(): name for name in _COLLECTIVES}
 _ALGORITHMS = ("ring", "tree", "p2p", "pat", "nvls", "nvls_tree", "collnet_chain", "collnet_direct")
-_PATTERNS = ("tree", "balanced", "split")
-_DTYPE_BYTES = {"int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
+_PROTOCOLS = ("simple", "ll", "ll128")
+_TYPES = {name.lower(): name for name in _COLLECTIVES}
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,10 @@ class _Asked:
 
     def signature(self, gpus_per_nic: int) -> tuple[Signature, list[str]]:
         """Return its signature and what that assumes."""
-        from atlas_lp.signatures.algorithms.assumed import Parameters, assumed_signature
+        from atlas_lp.signatures.algorithms.algorithm import Parameters
+        from atlas_lp.signatures.algorithms.assumed import assumed_signature
         from atlas_lp.signatures.nccl.protocols import Protocol
-        from atlas_lp.signatures.topology import shared_nics
+        from atlas_lp.signatures.placement import shared_nics
 
         if self.ranks % self.gpus_per_node:
             raise InputError(f"{self.ranks} ranks do not fill nodes of {self.gpus_per_node} GPUs")
@@ -78,7 +81,7 @@ class _Asked:
                 algorithm=self.algorithm.lower(),
                 protocol=Protocol(self.protocol.lower()),
                 channels=self.channels,
-                element_bytes=_DTYPE_BYTES[self.dtype],
+                element_bytes=DATATYPES[self.dtype],
                 root=self.root,
                 nic_of_rank=shared_nics(nodes, gpus_per_nic),
                 threads=self.threads,
@@ -109,7 +112,7 @@ _collective_options = gathered(
     ),
     click.option(
         "--protocol",
-        type=click.Choice(["simple", "ll", "ll128"], case_sensitive=False),
+        type=click.Choice(_PROTOCOLS, case_sensitive=False),
         default="simple",
         show_default=True,
     ),
@@ -124,12 +127,12 @@ _collective_options = gathered(
     click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True),
     click.option("--channels", type=click.IntRange(1, 64), help="Channels NCCL chose [1; alltoall 32]."),
     click.option("--channels-per-peer", type=click.IntRange(1, 64), default=2, show_default=True, help="For alltoall."),
-    click.option("--dtype", type=click.Choice(list(_DTYPE_BYTES)), default="float32", show_default=True),
+    click.option("--dtype", type=click.Choice(list(DATATYPES)), default="float32", show_default=True),
     click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose rules hold."),
     click.option("--root", type=click.IntRange(min=0), default=0, show_default=True),
     click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter before NCCL 2.22."),
     click.option(
-        "--tree-pattern", type=click.Choice(_PATTERNS, case_sensitive=False), default="balanced", show_default=True
+        "--tree-pattern", type=click.Choice(TREE_PATTERNS, case_sensitive=False), default="balanced", show_default=True
     ),
 )
 
@@ -177,7 +180,7 @@ def expand(
 
     Topology is assumed, as NCCL builds it: rings go node after node, ranks ascending inside a node, turned by one GPU
     per channel; trees are double binary trees over the nodes with a chain inside each. pat, nvls, nvls_tree and
-    collnet are first models and say so.
+    collnet are approximations and say so.
 
     \b
     Example:

@@ -71,5 +71,5 @@ def _has_bracket(signature: Signature) -> bool:
     """Whether only the rule for the last chunk of an AllReduce ring stands between *signature* and equal chunks."""
     recorded = any(part.last_chunk for part in signature.parts)
     ring = signature.algorithm == "ring" and signature.collective == "AllReduce"
-    plain = not recorded and not signature.interleaved and not signature.channel_nics
+    plain = not recorded and not signature.interleaved
     return ring and plain and not equal_chunks(signature)

@@ -19,7 +19,7 @@ from atlas_lp.collectives.signature_graph import SignatureGraph, needs_bracket, 
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.progress import Progress
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
-from atlas_lp.signatures.algorithms.symmetry import bracket
+from atlas_lp.signatures.algorithms.ring import bracket
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
 from atlas_lp.solver.solve import PlanesFound, solve

@@ -1,4 +1,4 @@
-"""AllReduce with a reducer in the network (SHARP): CollNetChain and CollNetDirect; first models.
+"""AllReduce with a reducer in the network (SHARP): CollNetChain and CollNetDirect; approximations.
 
 The network part is one calc on every rank that talks to the switch, so T depends on neither L nor G of the fabric.
 
@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.algorithms.point_to_point import node_order
-from atlas_lp.signatures.algorithms.tree import trees_signature
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.algorithms.tree import tree_operations, tree_slices, trees_signature
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.nccl.splits import ceil_div, split_rule
-from atlas_lp.signatures.signature import Signature, model_signature
-from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import Tree, members_of_nodes
+from atlas_lp.signatures.nccl.splits import ceil_div
+from atlas_lp.signatures.nccl.versions import split_rule
+from atlas_lp.signatures.placement import members_of_nodes, node_order
+from atlas_lp.signatures.signature import Signature, simple_signature
+from atlas_lp.signatures.slices import Messages, Slices
+from atlas_lp.signatures.topology import Tree
 
 Ints = NDArray[np.int64]
 
@@ -93,13 +95,20 @@ def collnet_direct_signature(
     members = members_of_nodes(node_of_rank)
     if len({len(local) for local in members}) > 1 or not 2 <= len(members[0]) <= _MOST_LOCAL:
         raise UnsupportedError("CollNetDirect needs nodes of 2 to 8 GPUs, equally many on each")
-    return model_signature(
-        "collnet_direct", size_bytes, element_bytes, _CHUNK, node_order(node_of_rank), node_of_rank, nic_of_rank
+    return simple_signature(
+        "AllReduce",
+        "collnet_direct",
+        node_order(node_of_rank),
+        node_of_rank,
+        nic_of_rank,
+        size_bytes=size_bytes,
+        element_bytes=element_bytes,
+        chunk_bytes=_CHUNK,
     )
 
 
-def collnet_direct_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*: scatter (chain 0), reduce and switch (chain 1), gather (chain 2).
+def collnet_direct_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*: scatter (chain 0), reduce and switch (chain 1), gather (chain 2).
 
     The link of a connection is twice the distance of its ranks in the node, plus 1 for the gather.
     """
@@ -121,7 +130,7 @@ def collnet_direct_program(signature: Signature, reduce_copy: CostTable, labels:
     link = np.tile(2 * (offsets - 1), rows)
     wire = np.repeat(np.tile(chunk, len(labels)), len(offsets))
     row = np.repeat(np.arange(rows), len(offsets))
-    return Program(
+    return Slices(
         rank=np.tile(np.repeat(labels, loops), 3),
         channel=np.zeros(3 * rows, dtype=np.int64),
         chain=np.repeat(np.arange(3), rows),
@@ -150,3 +159,42 @@ def collnet_direct_operations(signature: Signature) -> int:
     """Exact number of operations of the whole schedule."""
     k = signature.ranks // len(set(signature.nodes))
     return signature.ranks * len(_shares(signature, k)) * (3 + 4 * (k - 1))
+
+
+def _chain_built(p: Parameters) -> Built:
+    signature = collnet_chain_signature(
+        p.size_bytes,
+        p.node_of_rank,
+        channels=p.channels or 1,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        nic_of_rank=p.nic_of_rank,
+    )
+    return Built(signature, node_order(p.node_of_rank))
+
+
+def _direct_built(p: Parameters) -> Built:
+    signature = collnet_direct_signature(
+        p.size_bytes, p.node_of_rank, nccl=p.nccl, element_bytes=p.element_bytes, nic_of_rank=p.nic_of_rank
+    )
+    return Built(signature, node_order(p.node_of_rank))
+
+
+COLLNET_CHAIN = Algorithm(
+    name="collnet_chain",
+    collectives=("AllReduce",),
+    protocols=(Protocol.SIMPLE,),
+    build=_chain_built,
+    slices=tree_slices,
+    operations=tree_operations,
+    approximation="CollNetChain is an approximation: the switch reduces in a fixed time, without L or G",
+)
+COLLNET_DIRECT = Algorithm(
+    name="collnet_direct",
+    collectives=("AllReduce",),
+    protocols=(Protocol.SIMPLE,),
+    build=_direct_built,
+    slices=collnet_direct_slices,
+    operations=collnet_direct_operations,
+    approximation="CollNetDirect is an approximation: the switch reduces in a fixed time, without L or G",
+)

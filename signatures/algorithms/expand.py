@@ -1,24 +1,16 @@
-"""From a signature to a GOAL schedule: the one place that knows which algorithm is expanded where."""
+"""From a signature to a GOAL schedule, by the algorithm that the table names."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.schedule import Schedule
-from atlas_lp.signatures.algorithms.collnet import collnet_direct_operations, collnet_direct_program
-from atlas_lp.signatures.algorithms.nvls import nvls_operations, nvls_program, nvls_tree_operations, nvls_tree_program
-from atlas_lp.signatures.algorithms.pat import pat_operations, pat_program
-from atlas_lp.signatures.algorithms.point_to_point import point_to_point_operations, point_to_point_program
-from atlas_lp.signatures.algorithms.ring import ring_operations, ring_program
-from atlas_lp.signatures.algorithms.tree import tree_operations, tree_program
+from atlas_lp.signatures.algorithms.table import algorithm_of
 from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.signatures.signature import Signature
-from atlas_lp.signatures.slices import Program
+from atlas_lp.signatures.slices import Slices
 
 Ints = NDArray[np.int64]
 
@@ -29,38 +21,15 @@ MAX_OPERATIONS = 60_000_000
 """Operations expanded at most: about 10 GB of columns while the graph is built."""
 
 
-@dataclass(frozen=True)
-class _Algorithm:
-    """How the schedules of one algorithm are counted and made."""
-
-    program: Callable[[Signature, CostTable, Ints], Program]
-    operations: Callable[[Signature], int]
-
-
-_ALGORITHMS = {
-    "ring": _Algorithm(ring_program, ring_operations),
-    "tree": _Algorithm(tree_program, tree_operations),
-    "p2p": _Algorithm(point_to_point_program, point_to_point_operations),
-    "pat": _Algorithm(pat_program, pat_operations),
-    "nvls": _Algorithm(nvls_program, nvls_operations),
-    "nvls_tree": _Algorithm(nvls_tree_program, nvls_tree_operations),
-    "collnet_chain": _Algorithm(tree_program, tree_operations),
-    "collnet_direct": _Algorithm(collnet_direct_program, collnet_direct_operations),
-}
-
-ALGORITHMS = tuple(_ALGORITHMS)
-"""Names of the algorithms that have a schedule."""
-
-
 def operation_count(signature: Signature) -> int:
     """Number of operations of the schedule (an upper estimate for ``p2p``), without expanding it."""
-    return _ALGORITHMS[signature.algorithm].operations(signature)
+    return algorithm_of(signature).operations(signature)
 
 
-def program(signature: Signature, reduce_copy: str | CostTable = "gh200", labels: Ints | None = None) -> Program:
-    """Return the program of the ranks *labels* (default: all), without any check of its size."""
+def slices(signature: Signature, reduce_copy: str | CostTable = "gh200", labels: Ints | None = None) -> Slices:
+    """Return the slices of the ranks *labels* (default: all), without any check of their number."""
     chosen = np.arange(signature.ranks) if labels is None else np.asarray(labels, dtype=np.int64)
-    return _ALGORITHMS[signature.algorithm].program(signature, load_costs(reduce_copy), chosen)
+    return algorithm_of(signature).slices(signature, load_costs(reduce_copy), chosen)
 
 
 def expand(signature: Signature, reduce_copy: str | CostTable = "gh200", credits: str = "local") -> Schedule:
@@ -75,5 +44,5 @@ def expand(signature: Signature, reduce_copy: str | CostTable = "gh200", credits
             f"{signature.collective} on {signature.ranks} ranks expands to {count:.3g} operations; "
             f"the limit is {MAX_OPERATIONS:.2g}"
         )
-    nics = np.array(signature.channel_nics or signature.nics)
-    return program(signature, reduce_copy).schedule(np.array(signature.nodes), nics, credits)
+    nodes, nics = np.array(signature.nodes), np.array(signature.nics)
+    return slices(signature, reduce_copy).schedule(nodes, nics, credits)

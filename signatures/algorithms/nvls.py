@@ -1,4 +1,4 @@
-"""AllReduce through NVLink switches that reduce and multicast: NVLS on one node, NVLSTree on several; first models.
+"""AllReduce through NVLink switches that reduce and multicast: NVLS on one node, NVLSTree on several; approximations.
 
 NVLS is a barrier of the node and one calc per GPU of bytes (1 + 1/k) through the switch.  NVLSTree is one tree over the
 nodes per GPU of a node, each for its share of the data, with the switch before the up send (chain -1) and after the
@@ -17,13 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.algorithms.tree import DOWN, UP, chunk_lengths, tree_operations, tree_program, trees_signature
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.algorithms.tree import (
+    DOWN,
+    UP,
+    chunk_lengths,
+    tree_operations,
+    tree_order,
+    tree_slices,
+    trees_signature,
+)
 from atlas_lp.signatures.costs import CostTable
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.nccl.splits import ceil_div, split_rule
-from atlas_lp.signatures.signature import Signature, model_signature
-from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import Tree, double_binary_tree, members_of_nodes
+from atlas_lp.signatures.nccl.splits import ceil_div
+from atlas_lp.signatures.nccl.versions import split_rule
+from atlas_lp.signatures.placement import members_of_nodes
+from atlas_lp.signatures.signature import Signature, simple_signature
+from atlas_lp.signatures.slices import Messages, Slices
+from atlas_lp.signatures.topology import Tree, double_binary_tree
 
 Ints = NDArray[np.int64]
 
@@ -47,7 +58,16 @@ def nvls_signature(
     _check(size_bytes, element_bytes, ranks, nccl)
     if len(set(node_of_rank)) > 1:
         raise UnsupportedError("NVLS reduces inside one node; between nodes NCCL uses NVLSTree")
-    return model_signature("nvls", size_bytes, element_bytes, _CHUNK, range(ranks), node_of_rank, nic_of_rank)
+    return simple_signature(
+        "AllReduce",
+        "nvls",
+        range(ranks),
+        node_of_rank,
+        nic_of_rank,
+        size_bytes=size_bytes,
+        element_bytes=element_bytes,
+        chunk_bytes=_CHUNK,
+    )
 
 
 def _check(size_bytes: int, element_bytes: int, ranks: int, nccl: str) -> None:
@@ -57,8 +77,8 @@ def _check(size_bytes: int, element_bytes: int, ranks: int, nccl: str) -> None:
         raise InputError(f"NVLS AllReduce of {size_bytes} bytes in {element_bytes}-byte elements on {ranks} ranks")
 
 
-def nvls_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*; the link of a connection is the distance of its ranks less one."""
+def nvls_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*; the link of a connection is the distance of its ranks less one."""
     k = signature.ranks
     labels = np.asarray(labels, dtype=np.int64)
     offsets = np.arange(1, k)
@@ -69,7 +89,7 @@ def nvls_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
     link = np.tile(offsets - 1, len(labels))
     to = ((labels[:, None] + offsets) % k).reshape(-1)
     source = ((labels[:, None] - offsets) % k).reshape(-1)
-    return Program(
+    return Slices(
         rank=np.tile(labels, 2),
         channel=np.zeros(2 * len(labels), dtype=np.int64),
         chain=np.zeros(2 * len(labels), dtype=np.int64),
@@ -134,9 +154,9 @@ def _head_trees(members: Sequence[Sequence[int]], which: int) -> Tree:
     return Tree(tuple(parents[rank] for rank in sorted(parents)), tuple(slots[rank] for rank in sorted(slots)))
 
 
-def nvls_tree_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*: trees, with the switch before and after each chunk."""
-    trees = tree_program(signature, reduce_copy, labels)
+def nvls_tree_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*: trees, with the switch before and after each chunk."""
+    trees = tree_slices(signature, reduce_copy, labels)
     heads = signature.ranks // len(set(signature.nodes))
     volume = np.zeros(len(trees.rank), dtype=np.int64)
     for part in signature.parts:
@@ -173,3 +193,43 @@ def nvls_tree_operations(signature: Signature) -> int:
     """Exact number of operations of the whole schedule."""
     chunks = sum(len(chunk_lengths(signature, part)) for part in signature.parts)
     return tree_operations(signature) + 2 * signature.ranks * chunks
+
+
+def _nvls_built(p: Parameters) -> Built:
+    signature = nvls_signature(
+        p.size_bytes, p.node_of_rank, nccl=p.nccl, element_bytes=p.element_bytes, nic_of_rank=p.nic_of_rank
+    )
+    return Built(signature, range(len(p.node_of_rank)))
+
+
+def _nvls_tree_built(p: Parameters) -> Built:
+    signature = nvls_tree_signature(
+        p.size_bytes,
+        p.node_of_rank,
+        channels=p.channels or 1,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        nic_of_rank=p.nic_of_rank,
+    )
+    return Built(signature, tree_order([_head_trees(members_of_nodes(p.node_of_rank), 0)]))
+
+
+NVLS = Algorithm(
+    name="nvls",
+    collectives=("AllReduce",),
+    protocols=(Protocol.SIMPLE,),
+    build=_nvls_built,
+    slices=nvls_slices,
+    operations=nvls_operations,
+    approximation="NVLS is an approximation: a barrier and one calc of bytes (1 + 1/k) at NVLink rate per GPU",
+)
+NVLS_TREE = Algorithm(
+    name="nvls_tree",
+    collectives=("AllReduce",),
+    protocols=(Protocol.SIMPLE,),
+    build=_nvls_tree_built,
+    slices=nvls_tree_slices,
+    operations=nvls_tree_operations,
+    approximation="NVLSTree is an approximation: one node-level tree per GPU, NVLS before the up and after the down "
+    "sends",
+)

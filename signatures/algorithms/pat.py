@@ -1,4 +1,4 @@
-"""PAT AllGather and ReduceScatter, a first model: log2 steps over power-of-two distances, several blocks per message.
+"""PAT AllGather and ReduceScatter, an approximation: log2 steps over distances 2^d, several blocks per message.
 
 ReduceScatter sends to rank + 2^d, near distances first; AllGather to rank - 2^d, far ones first.  A rank sends n - 1
 blocks in all, packed as NCCL packs them; order inside the kernel is reduced to two sequences, one that sends (chain 0)
@@ -17,12 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, UnsupportedError
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
 from atlas_lp.signatures.costs import CostTable, Primitive
-from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
-from atlas_lp.signatures.nccl.splits import SPLIT_RULES, ceil_div, split_rule
-from atlas_lp.signatures.signature import Part, RecordedParts, Signature, placed, spread_over_channels, task_of
-from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import members_of_nodes
+from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.nccl.splits import ceil_div
+from atlas_lp.signatures.nccl.versions import SPLIT_RULES, split_rule
+from atlas_lp.signatures.placement import members_of_nodes
+from atlas_lp.signatures.signature import (
+    ChannelPart,
+    RecordedParts,
+    Signature,
+    simple_signature,
+    spread_over_channels,
+    task_of,
+)
+from atlas_lp.signatures.slices import Slices
 
 Ints = NDArray[np.int64]
 
@@ -58,26 +67,21 @@ def pat_signature(
         raise InputError(f"PAT {collective} of {size_bytes} bytes on {ranks} ranks over {channels} channels")
     task = task_of(collective, Protocol.SIMPLE, size_bytes, element_bytes, channels, None)
     spread = spread_over_channels(task, ranks, nccl, Protocol.SIMPLE.step_bytes, parts)
-    nodes, nics = placed(range(ranks), node_of_rank, nic_of_rank)
-    return Signature(
-        collective=collective,
-        algorithm="pat",
-        protocol=Protocol.SIMPLE,
+    chunked = [
+        replace(part, chunk_bytes=_chunk_bytes(collective, ranks, part.count * spread.element_bytes))
+        for part in spread.parts
+    ]
+    return simple_signature(
+        collective,
+        "pat",
+        range(ranks),
+        node_of_rank,
+        nic_of_rank,
         size_bytes=size_bytes,
         element_bytes=spread.element_bytes,
-        ranks=ranks,
-        split=spread.rule,
-        threads=0,
         chunk_bytes=Protocol.SIMPLE.step_bytes,
-        slices=1,
-        fifo_slices=STEPS,
-        parts=tuple(
-            replace(part, chunk_bytes=_chunk_bytes(collective, ranks, part.count * spread.element_bytes))
-            for part in spread.parts
-        ),
-        rings=(),
-        nodes=nodes,
-        nics=nics,
+        split=spread.rule,
+        parts=chunked,
     )
 
 
@@ -128,14 +132,14 @@ def pat_steps(collective: str, ranks: int, per_message: int) -> PatSteps:
     return PatSteps(np.array([d for d, _ in rows]), np.array([len(packed) for _, packed in rows]), np.array(needs))
 
 
-def blocks_per_message(signature: Signature, part: Part) -> int:
+def blocks_per_message(signature: Signature, part: ChannelPart) -> int:
     """Blocks that NCCL packs into one message: a power of two that fits the chunk, at most half of the ranks."""
     fitting = (part.chunk_bytes or signature.chunk_bytes) // (part.count * signature.element_bytes)
     return 1 << min(max(fitting, 1).bit_length() - 1, (ceil_div(signature.ranks, 2) - 1).bit_length())
 
 
-def pat_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels*; the link of a connection is its dimension."""
+def pat_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels*; the link of a connection is its dimension."""
     tables: list[Ints] = []
     before, after, count = [], [], 0
     for part in signature.parts:
@@ -145,22 +149,15 @@ def pat_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> P
         before.append(count + sends.shape[1] + needs[needing])
         after.append(count + needing)
         count += 2 * sends.shape[1]
-    rank, channel, chain, step, cost, peer, link, wire = np.concatenate(tables, axis=1)
-    sends, receives = np.flatnonzero(chain == _SENDS), np.flatnonzero(chain == _RECEIVES)
-    return Program(
-        rank=rank,
-        channel=channel,
-        chain=chain,
-        step=step,
-        cost_ns=cost,
-        receives=Messages(receives, peer[receives], link[receives], wire[receives]),
-        sends=Messages(sends, peer[sends], link[sends], wire[sends]),
-        fifo_slices=signature.fifo_slices,
-        waits=(np.concatenate(before), np.concatenate(after)),
-    )
+    rows = np.concatenate(tables, axis=1)
+    waits = np.concatenate(before), np.concatenate(after)
+    sends, receives = np.flatnonzero(rows[2] == _SENDS), np.flatnonzero(rows[2] == _RECEIVES)
+    return Slices.of_rows(rows, sends, receives, signature.fifo_slices, waits)
 
 
-def _part_rows(signature: Signature, reduce_copy: CostTable, part: Part, labels: Ints) -> tuple[Ints, Ints, Ints]:
+def _part_rows(
+    signature: Signature, reduce_copy: CostTable, part: ChannelPart, labels: Ints
+) -> tuple[Ints, Ints, Ints]:
     """Rows that send and rows that receive one part, and per sending row the receiving row it needs (-1: none).
 
     A row is (rank, channel, chain, step, cost, peer, link, wire); both kinds are in the order rank, loop, message.
@@ -194,3 +191,34 @@ def pat_operations(signature: Signature) -> int:
         per_rank, chunk = part.count * signature.element_bytes, part.chunk_bytes or signature.chunk_bytes
         total += 4 * len(steps.blocks) * ceil_div(per_rank, chunk) * signature.ranks
     return total
+
+
+def _built(p: Parameters) -> Built:
+    signature = pat_signature(
+        p.collective,
+        p.size_bytes,
+        p.node_of_rank,
+        channels=p.channels or 1,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        nic_of_rank=p.nic_of_rank,
+    )
+    return Built(signature, range(len(p.node_of_rank)))
+
+
+def _links(signature: Signature) -> list[Ints]:
+    ranks = np.arange(signature.ranks)
+    hops = [1 << d for d in range((signature.ranks - 1).bit_length())]
+    return [(ranks + sign * hop) % signature.ranks for hop in hops for sign in (1, -1)]
+
+
+PAT = Algorithm(
+    name="pat",
+    collectives=tuple(_CHUNKS_OF_TOTAL),
+    protocols=(Protocol.SIMPLE,),
+    build=_built,
+    slices=pat_slices,
+    operations=pat_operations,
+    links=_links,
+    approximation="PAT is an approximation: log2 steps with NCCL's packing, one reduce/copy per message and end",
+)

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.collectives import SEND_RECV
 from atlas_lp.signatures.costs import CostTable, Primitive
-from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
+from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import round_up
 from atlas_lp.signatures.nccl.transfers import (
     BATCH_ROUNDS,
@@ -27,12 +29,12 @@ from atlas_lp.signatures.nccl.transfers import (
     channel_of_part,
     cut_parts,
     is_uneven,
-    p2p_rule,
     peer_rounds,
 )
-from atlas_lp.signatures.signature import Signature, placed
-from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import by_first_appearance, members_of_nodes
+from atlas_lp.signatures.nccl.versions import p2p_rule
+from atlas_lp.signatures.placement import by_first_appearance, node_order
+from atlas_lp.signatures.signature import Signature, simple_signature
+from atlas_lp.signatures.slices import Slices
 
 Ints = NDArray[np.int64]
 
@@ -42,12 +44,10 @@ NETWORK_CHUNK, NVLINK_CHUNK = 131_072, 524_288
 CHANNELS, CHANNELS_PER_PEER = 32, 2
 """P and Q where they are not recorded (NCCL logs them as ``p2p channels`` and ``p2p channels per peer``)."""
 
+USUAL_CHANNELS = "assumed: NCCL's default channels for point-to-point"
+"""Source of :data:`CHANNELS` and :data:`CHANNELS_PER_PEER` where a trace does not say."""
+
 _SEND, _RECEIVE = 0, 1
-
-
-def node_order(node_of_rank: Sequence[int]) -> list[int]:
-    """Communicator rank of every label where no ring or tree orders them: node by node, ranks ascending."""
-    return [rank for members in members_of_nodes(node_of_rank) for rank in members]
 
 
 def point_to_point_order(messages: Sequence[tuple[int, int, int]], node_of_rank: Sequence[int]) -> list[int]:
@@ -62,7 +62,7 @@ def point_to_point_signature(
     nic_of_rank: Sequence[int] | None = None,
     *,
     nccl: str,
-    collective: str = "SendRecv",
+    collective: str = SEND_RECV,
     channels: int = CHANNELS,
     per_peer: int = CHANNELS_PER_PEER,
     chunk_bytes: int | None = None,
@@ -101,7 +101,7 @@ def point_to_point_signature(
         0,
         *(tuple(row.tolist()) for row in rows),
     )
-    return _signature(collective, transfers, int(size.sum()), order, node_of_rank, nic_of_rank)
+    return _of_transfers(collective, transfers, int(size.sum()), order, node_of_rank, nic_of_rank)
 
 
 def all_to_all_signature(
@@ -138,7 +138,7 @@ def all_to_all_signature(
             per_peer=per_peer,
             chunk_bytes=chunk_bytes,
         )
-    return _signature("AllToAll", settings, size_bytes, order, node_of_rank, nic_of_rank)
+    return _of_transfers("AllToAll", settings, size_bytes, order, node_of_rank, nic_of_rank)
 
 
 def _settings(
@@ -175,7 +175,7 @@ def _occurrence(keys: Ints) -> Ints:
     return result
 
 
-def _signature(
+def _of_transfers(
     collective: str,
     transfers: Transfers,
     size_bytes: int,
@@ -183,23 +183,17 @@ def _signature(
     node_of_rank: Sequence[int],
     nic_of_rank: Sequence[int] | None,
 ) -> Signature:
-    nodes, nics = placed(order, node_of_rank, nic_of_rank)
-    return Signature(
-        collective=collective,
-        algorithm="p2p",
-        protocol=Protocol.SIMPLE,
+    return simple_signature(
+        collective,
+        "p2p",
+        order,
+        node_of_rank,
+        nic_of_rank,
         size_bytes=size_bytes,
         element_bytes=1,
-        ranks=len(order),
-        split=transfers.rule,
-        threads=0,
         chunk_bytes=transfers.chunk_bytes,
-        slices=1,
-        fifo_slices=STEPS,
+        split=transfers.rule,
         parts=(),
-        rings=(),
-        nodes=nodes,
-        nics=nics,
         transfers=transfers,
     )
 
@@ -243,8 +237,8 @@ def _calls(signature: Signature, labels: Ints) -> _Calls:
     return _Calls(source, destination, np.full_like(source, transfers.equal_bytes), number, base, number)
 
 
-def point_to_point_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels* of a group of calls.
+def point_to_point_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels* of a group of calls.
 
     The link of a connection is the round in which its pair first meets, which is alike for equal ranks.
     """
@@ -266,18 +260,7 @@ def point_to_point_program(signature: Signature, reduce_copy: CostTable, labels:
     table = np.concatenate(rows, axis=1)
     barriers, waits = _batches(table, stride)
     every = np.concatenate([table, barriers], axis=1)
-    rank, channel, chain, step, cost, wire, peer, link, _, _, _ = every
-    return Program(
-        rank=rank,
-        channel=channel,
-        chain=chain,
-        step=step,
-        cost_ns=cost,
-        receives=Messages(receives, peer[receives], link[receives], wire[receives]),
-        sends=Messages(sends, peer[sends], link[sends], wire[sends]),
-        fifo_slices=signature.fifo_slices,
-        waits=waits,
-    )
+    return Slices.of_rows(every, sends, receives, signature.fifo_slices, waits)
 
 
 def _whole_copies(calls: _Calls, parts: Parts) -> Parts:
@@ -323,7 +306,7 @@ class _Kind:
 def _rows(
     calls: _Calls, parts: Parts, channel: Ints, kind: _Kind, reduce_copy: CostTable, labels: Ints, stride: int
 ) -> Ints:
-    """One column per chunk: rank, channel, chain, step, cost, wire, peer, link, batch, whether first, whether last."""
+    """One column per chunk: rank, channel, chain, step, cost, peer, link, wire, batch, whether first, whether last."""
     mine = np.flatnonzero(kind.parts & np.isin(kind.rank[parts.message], labels))
     count = np.maximum(-(-parts.bytes[mine] // parts.chunk[mine]), 1)
     part = np.repeat(mine, count)
@@ -340,9 +323,9 @@ def _rows(
             2 * calls.round[message] + kind.direction,
             batch * stride + number,
             cost,
-            np.where(ll, Protocol.LL.wire_bytes(data), data),
             kind.peer[message],
             calls.link[message],
+            np.where(ll, Protocol.LL.wire_bytes(data), data),
             batch,
             number == 0,
             number == count.repeat(count) - 1,
@@ -385,3 +368,31 @@ def point_to_point_operations(signature: Signature) -> int:
     parts = cut_parts(transfers, sizes, network)
     chunks = np.maximum(-(-parts.bytes // parts.chunk), 1)
     return int(((4 * chunks + 2) * counts[parts.message]).sum())
+
+
+def _built(p: Parameters) -> Built:
+    channels, per_peer = p.channels or CHANNELS, p.per_peer or CHANNELS_PER_PEER
+    signature = all_to_all_signature(
+        p.size_bytes, p.node_of_rank, p.nic_of_rank, nccl=p.nccl, channels=channels, per_peer=per_peer
+    )
+    return Built(
+        signature,
+        node_order(p.node_of_rank),
+        assumed=f"point-to-point channels are assumed, not recorded: {channels} channels, {per_peer} per peer",
+        source="" if p.channels else USUAL_CHANNELS,
+    )
+
+
+def _links(signature: Signature) -> list[Ints] | None:
+    return round_links(signature) if _transfers(signature).equal_bytes else None
+
+
+P2P = Algorithm(
+    name="p2p",
+    collectives=("AllToAll",),
+    protocols=(Protocol.SIMPLE,),
+    build=_built,
+    slices=point_to_point_slices,
+    operations=point_to_point_operations,
+    links=_links,
+)

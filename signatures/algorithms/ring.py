@@ -7,16 +7,19 @@ Source: NVIDIA/nccl ``device/all_reduce.h``, ``all_gather.h``, ``reduce_scatter.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.costs import CostTable, Primitive
-from atlas_lp.signatures.nccl.protocols import slice_sizes
+from atlas_lp.signatures.nccl.protocols import Protocol, slice_sizes
 from atlas_lp.signatures.nccl.splits import Task, alignment_220, ceil_div, interleaved_lengths, round_up
-from atlas_lp.signatures.signature import Part, Signature
-from atlas_lp.signatures.slices import Messages, Program
+from atlas_lp.signatures.signature import ChannelPart, Signature, label_order, ring_signature
+from atlas_lp.signatures.slices import Messages, Slices
+from atlas_lp.signatures.topology import assumed_rings
 
 Ints = NDArray[np.int64]
 
@@ -40,8 +43,8 @@ class Steps:
     elements: Ints
 
 
-def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels* (labels of *signature*) of a ring collective.
+def ring_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels* (labels of *signature*) of a ring collective.
 
     Every connection goes to the next rank of a channel's ring, so its link is 0.
     """
@@ -71,7 +74,7 @@ def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
     rank, channel, step, primitive, wire, cost, following, previous = (np.concatenate(c) for c in columns)
     receives = np.flatnonzero(np.array([p.receives for p in PRIMITIVES])[primitive])
     sends = np.flatnonzero(np.array([p.sends for p in PRIMITIVES])[primitive])
-    return Program(
+    return Slices(
         rank=rank,
         channel=channel,
         chain=np.zeros_like(rank),
@@ -84,7 +87,7 @@ def ring_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> 
     )
 
 
-def ring_steps(signature: Signature, part: Part, indices: Ints | None = None) -> Steps:
+def ring_steps(signature: Signature, part: ChannelPart, indices: Ints | None = None) -> Steps:
     """Return what the ring *indices* (default: all) do for one channel's *part* of *signature*."""
     index = np.arange(signature.ranks) if indices is None else np.sort(indices)
     blocks = []
@@ -151,20 +154,20 @@ def equal_chunks(signature: Signature) -> bool:
     )
 
 
-def _loops(signature: Signature, part: Part, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _loops(signature: Signature, part: ChannelPart, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield per loop: primitives (indices x P), how far back their chunk is (P), and the length of each chunk."""
     n = signature.ranks
-    if signature.collective in ("Broadcast", "Reduce"):
+    if COLLECTIVES[signature.collective].rooted:
         program, back = _chain(signature.collective, n)[index], np.zeros(1, dtype=np.int64)
     else:
-        primitives, back = _program(signature.collective, n)
+        primitives, back = _primitives(signature.collective, n)
         program = np.broadcast_to(primitives, (len(index), len(primitives)))
     for lengths in _lengths(signature, part):
         # The blocks of AllGather and ReduceScatter are alike: one length stands for all ranks.
         yield program, back, np.full(n, lengths[0]) if len(back) > 1 and len(lengths) == 1 else lengths
 
 
-def _lengths(signature: Signature, part: Part) -> Iterator[Ints]:
+def _lengths(signature: Signature, part: ChannelPart) -> Iterator[Ints]:
     """Yield per loop the lengths of its chunks: n for AllReduce, else one."""
     n, width = signature.ranks, part.count
     chunk = signature.chunk_bytes // signature.element_bytes
@@ -178,7 +181,7 @@ def _lengths(signature: Signature, part: Part) -> Iterator[Ints]:
         yield _cut(left, length, chunks)
 
 
-def _program(collective: str, n: int) -> tuple[Ints, Ints]:
+def _primitives(collective: str, n: int) -> tuple[Ints, Ints]:
     """Primitives of ring index i in order, each with b of the chunk (i - b) mod n it works on."""
     if collective == "AllReduce":
         steps = [(_P.SEND, 1)]
@@ -213,13 +216,13 @@ def last_alignment(signature: Signature) -> int:
     return alignment_220(_task(signature))
 
 
-def last_lengths(signature: Signature, part: Part) -> Ints:
+def last_lengths(signature: Signature, part: ChannelPart) -> Ints:
     """Length of every chunk in the last, partial loop of AllReduce (zeros when all loops are full)."""
     left = part.count % (signature.ranks * signature.chunk_bytes // signature.element_bytes)
     return _cut(left, _last_chunk(signature, part, left), signature.ranks)
 
 
-def _last_chunk(signature: Signature, part: Part, left: int) -> int:
+def _last_chunk(signature: Signature, part: ChannelPart, left: int) -> int:
     return part.last_chunk or round_up(ceil_div(left, signature.ranks), last_alignment(signature))
 
 
@@ -233,3 +236,73 @@ def _cut(left: int, length: int, ranks: int) -> Ints:
     """Chunks of *length* until nothing is left."""
     lengths: Ints = np.clip(left - np.arange(ranks) * length, 0, length)
     return lengths
+
+
+def bracket(signature: Signature) -> tuple[Signature, Signature]:
+    """Two signatures with equal chunks around an AllReduce whose last chunks differ.
+
+    The second has all chunks of the last loop as large as the largest: an upper bound.  The first has them as large as
+    the average, rounded down: a lower bound up to rounding, because T is convex in the chunk sizes and does not change
+    when they are moved round the ring by whole nodes, so that averaging can only lower it.
+    """
+    n, unit = signature.ranks, last_alignment(signature)
+    least, most = [], []
+    for part in signature.parts:
+        tail = last_lengths(signature, part)
+        left = int(tail.sum())
+        average = max(left // n // unit, 1) * unit if left else 0
+        least.append(replace(part, count=part.count - left + n * average))
+        most.append(replace(part, count=part.count - left + n * int(tail.max())))
+    return replace(signature, parts=tuple(least)), replace(signature, parts=tuple(most))
+
+
+def _built(p: Parameters) -> Built:
+    rings = p.rings or assumed_rings(p.node_of_rank, 1 if p.channels is None else p.channels)
+    signature = ring_signature(
+        p.collective,
+        p.protocol,
+        p.size_bytes,
+        rings,
+        p.node_of_rank,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        root=p.root,
+        nic_of_rank=p.nic_of_rank,
+        threads=p.threads,
+        parts=p.parts,
+    )
+    ranks = label_order(p.collective, rings[0], p.root)
+    if p.rings:
+        return Built(signature, ranks)
+    return Built(
+        signature,
+        ranks,
+        assumed="rings are assumed, not recorded: node after node, turned by one GPU per channel",
+        source="assumed: rings in rank order, node after node, turned by one GPU per channel",
+    )
+
+
+def _links(signature: Signature) -> list[Ints] | None:
+    """The neighbours on every ring; None for chains and where chunks differ."""
+    if COLLECTIVES[signature.collective].rooted or not equal_chunks(signature):
+        return None
+    links = []
+    for ring in signature.rings:
+        following = np.empty(signature.ranks, dtype=np.int64)
+        following[list(ring)] = np.roll(ring, -1)
+        previous = np.empty_like(following)
+        previous[following] = np.arange(signature.ranks)
+        links += [following, previous]
+    return links
+
+
+RING = Algorithm(
+    name="ring",
+    collectives=WITH_KERNEL,
+    protocols=tuple(Protocol),
+    build=_built,
+    slices=ring_slices,
+    operations=ring_operations,
+    links=_links,
+    follows="rings",
+)

@@ -8,15 +8,14 @@ class is enough: exact, not an approximation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.goal.schedule import Schedule
-from atlas_lp.signatures.algorithms.expand import program
-from atlas_lp.signatures.algorithms.point_to_point import round_links
-from atlas_lp.signatures.algorithms.ring import equal_chunks, last_alignment, last_lengths
+from atlas_lp.signatures.algorithms.expand import slices
+from atlas_lp.signatures.algorithms.table import algorithm_of
 from atlas_lp.signatures.costs import CostTable
 from atlas_lp.signatures.signature import Signature
 
@@ -47,7 +46,7 @@ def find_symmetry(signature: Signature) -> Symmetry | None:
     share a NIC, and PAT one.  Chains (Broadcast, Reduce), trees and unequal messages have none.  Cost O(ranks x links)
     for each round of refinement.
     """
-    links = None if signature.channel_nics else _links(signature)
+    links = algorithm_of(signature).links(signature)
     if links is None:
         return None
     nodes, ports = np.array(signature.nodes), _ports(signature)
@@ -74,49 +73,6 @@ def _refined(columns: list[Ints]) -> Ints:
     """Number ranks by their row of *columns*."""
     _, colour = np.unique(np.stack(columns), axis=1, return_inverse=True)
     return colour.reshape(-1)
-
-
-def _links(signature: Signature) -> list[Ints] | None:
-    """Peer of every rank (-1: none) per link and direction, or None where ranks run unequal programs."""
-    if signature.algorithm == "ring":
-        chain = signature.collective in ("Broadcast", "Reduce")
-        return None if chain or not equal_chunks(signature) else _ring_links(signature)
-    if signature.algorithm == "pat":
-        ranks = np.arange(signature.ranks)
-        hops = [1 << d for d in range((signature.ranks - 1).bit_length())]
-        return [(ranks + sign * hop) % signature.ranks for hop in hops for sign in (1, -1)]
-    if signature.transfers is not None and signature.transfers.equal_bytes:
-        return round_links(signature)
-    return None
-
-
-def _ring_links(signature: Signature) -> list[Ints]:
-    links = []
-    for ring in signature.rings:
-        following = np.empty(signature.ranks, dtype=np.int64)
-        following[list(ring)] = np.roll(ring, -1)
-        previous = np.empty_like(following)
-        previous[following] = np.arange(signature.ranks)
-        links += [following, previous]
-    return links
-
-
-def bracket(signature: Signature) -> tuple[Signature, Signature]:
-    """Two signatures with equal chunks around an AllReduce whose last chunks differ.
-
-    The second has all chunks of the last loop as large as the largest: an upper bound.  The first has them as large as
-    the average, rounded down: a lower bound up to rounding, because T is convex in the chunk sizes and does not change
-    when they are moved round the ring by whole nodes, so that averaging can only lower it.
-    """
-    n, unit = signature.ranks, last_alignment(signature)
-    least, most = [], []
-    for part in signature.parts:
-        tail = last_lengths(signature, part)
-        left = int(tail.sum())
-        average = max(left // n // unit, 1) * unit if left else 0
-        least.append(replace(part, count=part.count - left + n * average))
-        most.append(replace(part, count=part.count - left + n * int(tail.max())))
-    return replace(signature, parts=tuple(least)), replace(signature, parts=tuple(most))
 
 
 def _ports(signature: Signature) -> Ints:
@@ -167,7 +123,7 @@ def quotient(
     signature: Signature, symmetry: Symmetry, reduce_copy: str | CostTable, credits: str
 ) -> tuple[Schedule, Ints]:
     """Expand one rank per class; return the schedule and the node number (a port) of each of its ranks."""
-    schedule = program(signature, reduce_copy, symmetry.representative).quotient(
+    schedule = slices(signature, reduce_copy, symmetry.representative).quotient(
         np.array(signature.nodes), symmetry.class_of_rank, np.zeros(symmetry.classes, dtype=np.int64), credits
     )
     return schedule, symmetry.port

@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import STEPS, Protocol
 from atlas_lp.signatures.nccl.splits import ceil_div, round_up
-from atlas_lp.signatures.signature import Part, RecordedParts, Signature, placed, spread_over_channels, task_of
-from atlas_lp.signatures.slices import Messages, Program
-from atlas_lp.signatures.topology import Tree
+from atlas_lp.signatures.placement import placed
+from atlas_lp.signatures.signature import ChannelPart, RecordedParts, Signature, spread_over_channels, task_of
+from atlas_lp.signatures.slices import Messages, Slices
+from atlas_lp.signatures.topology import Tree, assumed_trees
 
 Ints = NDArray[np.int64]
 
@@ -114,7 +116,7 @@ def trees_signature(
     return replace(signature, trees=tuple(distinct), parts=numbered)
 
 
-def _chunked(signature: Signature, parts: Sequence[Part], channels: int) -> tuple[Signature, list[Part]]:
+def _chunked(signature: Signature, parts: Sequence[ChannelPart], channels: int) -> tuple[Signature, list[ChannelPart]]:
     """Give every part its chunk, and the signature the largest one."""
     chunks = [_chunk_bytes(signature, part, channels) for part in parts]
     largest = max(chunks)
@@ -124,7 +126,7 @@ def _chunked(signature: Signature, parts: Sequence[Part], channels: int) -> tupl
     return replace(signature, chunk_bytes=largest), own
 
 
-def _interleaved(signature: Signature) -> tuple[Signature, list[Part]]:
+def _interleaved(signature: Signature) -> tuple[Signature, list[ChannelPart]]:
     """In 2.19 and older channels take chunks in turn; a message below one loop is divided evenly, in thread grains."""
     element, threads, channels = signature.element_bytes, signature.threads, signature.interleaved
     grain_bytes = {Protocol.SIMPLE: (threads - 64) * 64, Protocol.LL: 8 * threads, Protocol.LL128: 60 * threads}
@@ -133,8 +135,8 @@ def _interleaved(signature: Signature) -> tuple[Signature, list[Part]]:
     if channels * chunk > count:
         chunk = min(chunk, round_up(ceil_div(count, channels), grain))
     signature = replace(signature, chunk_bytes=chunk * element)
-    counts = [int(chunk_lengths(signature, Part(channel, 0, 0)).sum()) for channel in range(channels)]
-    return signature, [Part(channel, count, 0) for channel, count in enumerate(counts) if count]
+    counts = [int(chunk_lengths(signature, ChannelPart(channel, 0, 0)).sum()) for channel in range(channels)]
+    return signature, [ChannelPart(channel, count, 0) for channel, count in enumerate(counts) if count]
 
 
 def tree_order(trees: Sequence[Tree]) -> list[int]:
@@ -162,7 +164,7 @@ def _relabelled(tree: Tree, order: Sequence[int], label: dict[int, int]) -> Tree
     return Tree(parents, tuple(tree.slots[rank] for rank in order))
 
 
-def _chunk_bytes(signature: Signature, part: Part, channels: int) -> int:
+def _chunk_bytes(signature: Signature, part: ChannelPart, channels: int) -> int:
     """Chunk of one part: shrunk for LL128, rounded to the protocol's grain since 2.22."""
     chunk, element = signature.chunk_bytes, signature.element_bytes
     old = signature.split == "2.20"
@@ -184,7 +186,7 @@ def shrunk_ll128_chunk(size_bytes: int, channels: int, ranks: int, nodes: int) -
     return chunk
 
 
-def chunk_lengths(signature: Signature, part: Part) -> Ints:
+def chunk_lengths(signature: Signature, part: ChannelPart) -> Ints:
     """Work units of every chunk of one part."""
     chunk = (part.chunk_bytes or signature.chunk_bytes) // signature.element_bytes
     if not signature.interleaved:
@@ -195,15 +197,15 @@ def chunk_lengths(signature: Signature, part: Part) -> Ints:
     return np.minimum(chunk, count - starts)
 
 
-def tree_program(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Program:
-    """Return the program of the ranks *labels* of a Tree AllReduce, or of a CollNetChain.
+def tree_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> Slices:
+    """Return the slices of the ranks *labels* of a Tree AllReduce, or of a CollNetChain.
 
     In a CollNetChain every node is a tree of its own, and the switch in the network follows the work of its root.
     """
     builder = _Builder(signature, reduce_copy)
     for part in signature.parts:
         builder.add(part, np.asarray(labels, dtype=np.int64))
-    return builder.program()
+    return builder.slices()
 
 
 def tree_operations(signature: Signature) -> int:
@@ -226,7 +228,7 @@ class _Builder:
         self.sent: list[Ints] = []
         self.count = 0
 
-    def add(self, part: Part, labels: Ints) -> None:
+    def add(self, part: ChannelPart, labels: Ints) -> None:
         """Add what *labels* do on one channel."""
         tree = self.signature.trees[part.ring]
         parents, slots = np.array(tree.parents), np.array(tree.slots)
@@ -260,7 +262,7 @@ class _Builder:
     def _cost(self, primitive: Primitive, data: Ints) -> Ints:
         return self.reduce_copy.time_ns(primitive, self.signature.protocol, data)
 
-    def _rows(self, part: Part, labels: Ints, chain: int, data: Ints, cost: Ints) -> Ints:
+    def _rows(self, part: ChannelPart, labels: Ints, chain: int, data: Ints, cost: Ints) -> Ints:
         """Add one row per label and chunk; return the first row of each label."""
         chunks = len(data)
         step = np.tile(np.arange(chunks), len(labels))
@@ -285,10 +287,10 @@ class _Builder:
         self.received.append(_messages(row_up[over], above, 2 * slots[above] + UP, wire))
         self.sent.append(_messages(row_down[over], above, 2 * slots[above] + DOWN, wire))
 
-    def program(self) -> Program:
-        """Return everything as one program."""
+    def slices(self) -> Slices:
+        """Return everything."""
         rank, channel, chain, step, cost = np.concatenate(self.rows, axis=1)
-        return Program(
+        return Slices(
             rank=rank,
             channel=channel,
             chain=chain,
@@ -306,3 +308,38 @@ def _messages(first_row: Ints, peer: Ints, link: Ints, wire: Ints) -> Ints:
     chunks = len(wire)
     rows = (first_row[:, None] + np.arange(chunks)).reshape(-1)
     return np.stack([rows, np.repeat(peer, chunks), np.repeat(link, chunks), np.tile(wire, len(first_row))])
+
+
+def _built(p: Parameters) -> Built:
+    trees = p.trees or assumed_trees(p.node_of_rank, 1 if p.channels is None else p.channels, p.tree_pattern)
+    signature = tree_signature(
+        p.protocol,
+        p.size_bytes,
+        trees,
+        p.node_of_rank,
+        nccl=p.nccl,
+        element_bytes=p.element_bytes,
+        nic_of_rank=p.nic_of_rank,
+        threads=p.threads,
+        parts=p.parts,
+    )
+    if p.trees:
+        return Built(signature, tree_order(trees))
+    return Built(
+        signature,
+        tree_order(trees),
+        assumed="trees are assumed, not recorded: double binary trees over nodes "
+        f"(pattern {p.tree_pattern}), chains of GPUs inside",
+        source="assumed: balanced double binary trees over nodes in rank order, a chain inside each",
+    )
+
+
+TREE = Algorithm(
+    name="tree",
+    collectives=("AllReduce",),
+    protocols=tuple(Protocol),
+    build=_built,
+    slices=tree_slices,
+    operations=tree_operations,
+    follows="trees",
+)

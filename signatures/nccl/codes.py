@@ -9,15 +9,14 @@ ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_t
 PROTOCOLS = ("ll", "ll128", "simple")
 REDUCTIONS = ("Sum", "Prod", "Max", "Min", "Avg")
 
-ELEMENT_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
-"""Bytes of an element by datatype code: int8, uint8, int32, uint32, int64, uint64, float16 .. 64, bfloat16, float8."""
+DATATYPES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8}
+DATATYPES |= {"float16": 2, "float32": 4, "float64": 8, "bfloat16": 2, "float8e4m3": 1, "float8e5m2": 1}
+"""Bytes of an element by datatype, in the order of NCCL's codes."""
 
 _NAMES = {"COLLNET_DIRECT": "collnet_direct", "COLLNETDIRECT": "collnet_direct", "COLLNET_CHAIN": "collnet_chain"}
 _NAMES |= {"COLLNETCHAIN": "collnet_chain", "NVLS_TREE": "nvls_tree", "NVLSTREE": "nvls_tree"}
 
-_DATATYPES = {"int8": 1, "char": 1, "uint8": 1, "int32": 4, "int": 4, "uint32": 4, "int64": 8, "uint64": 8}
-_DATATYPES |= {"float16": 2, "half": 2, "float32": 4, "float": 4, "float64": 8, "double": 8, "bfloat16": 2}
-_DATATYPES |= {"float8e4m3": 1, "float8e5m2": 1}
+_ALIASES = {"char": "int8", "int": "int32", "half": "float16", "float": "float32", "double": "float64"}
 
 
 def algorithm(text: str) -> str | None:
@@ -38,5 +37,6 @@ def protocol(text: str) -> str | None:
 def datatype_bytes(text: str) -> int:
     """Bytes of an element of a datatype code or name (``7``, ``ncclFloat32``), 0 for one that is not known."""
     if text.isdigit():
-        return ELEMENT_BYTES[int(text)] if int(text) < len(ELEMENT_BYTES) else 0
-    return _DATATYPES.get(text.removeprefix("nccl").lower(), 0)
+        return [*DATATYPES.values(), 0][min(int(text), len(DATATYPES))]
+    word = text.removeprefix("nccl").lower()
+    return DATATYPES.get(_ALIASES.get(word, word), 0)

@@ -7,7 +7,6 @@ divide by their number.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,11 +15,7 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.signatures.nccl.protocols import Protocol
-
-SPLIT_RULES = ("2.19", "2.20", "2.22", "2.23", "2.26", "2.29")
-"""First NCCL version of each rule; a rule holds until the next one."""
-
-_TESTED_FROM, _TESTED_UNTIL = (2, 18), (2, 30)
+from atlas_lp.signatures.nccl.versions import number_of
 
 Ints = NDArray[np.int64]
 
@@ -38,28 +33,6 @@ class Task:
     element_bytes: int
     channels: int
     threads: int
-
-
-def split_rule(version: str) -> str:
-    """Return the rule of an NCCL *version* such as ``2.28.9``.
-
-    Raises :class:`~atlas_lp.errors.UnsupportedError` for versions before 2.18 or after 2.30, and for text that is no
-    version.
-    """
-    match = re.match(r"^(\d+)\.(\d+)", version)
-    if match is None:
-        raise UnsupportedError(f"{version!r} is no NCCL version: write it as 2.28 or 2.28.9")
-    number = int(match[1]), int(match[2])
-    if not _TESTED_FROM <= number <= _TESTED_UNTIL:
-        raise UnsupportedError(
-            f"NCCL {version}: channel splits are known for 2.18 to 2.30; choose the nearest with --nccl"
-        )
-    return max((rule for rule in SPLIT_RULES if _number(rule) <= max(number, (2, 19))), key=_number)
-
-
-def _number(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -160,14 +133,14 @@ def _split_220(tasks: list[Task], channels: int) -> list[PartList]:
 def _traffic_factor(rule: str, task: Task, ranks: int) -> int:
     """Bytes of traffic per byte of the operation, as NCCL counts it when it balances channels."""
     factor = {"AllReduce": 2, "AllGather": ranks, "ReduceScatter": ranks}.get(task.collective, 1)
-    if task.protocol is Protocol.LL and _number(rule) >= (2, 26):
+    if task.protocol is Protocol.LL and number_of(rule) >= (2, 26):
         factor *= 4
     return factor
 
 
 def _split_222(rule: str, tasks: list[Task], channels: int, ranks: int) -> list[PartList]:
     """Continuous byte distribution: countLo / countMid / countHi of every operation."""
-    version = _number(rule)
+    version = number_of(rule)
     least = 512 if version < (2, 23) else 16_384 if version < (2, 29) else 32_768
     factors = [_traffic_factor(rule, task, ranks) for task in tasks]
     total = 0
@@ -192,7 +165,7 @@ def _place(
     channel: int,
     here: int,
     channels: int,
-    version: tuple[int, int],
+    version: tuple[int, ...],
 ) -> tuple[PartList, int, int]:
     """Place one operation from *channel* on, where *here* traffic already sits; return the next state."""
     element = task.element_bytes

@@ -12,18 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.errors import UnsupportedError
-
 Ints = NDArray[np.int64]
-
-P2P_RULES = ("2.20", "2.22", "2.28.3", "2.28.7", "2.29")
-"""First NCCL version of each rule; 2.28 without a patch level is taken for 2.28.7."""
 
 FLAT_RULES = ("2.22", "2.28.3")
 """Rules that count distances of ranks, not of nodes, where nodes have unequal sizes."""
@@ -33,27 +27,6 @@ BATCH_ROUNDS = 8
 
 _LL_STEP_WIRE, LL_CHUNK = 65_536, 32_768
 _LL_THRESHOLD = 16_384
-
-
-def p2p_rule(version: str) -> str:
-    """Return the rule of an NCCL *version*.
-
-    Raises :class:`~atlas_lp.errors.UnsupportedError` for versions before 2.20 or after 2.30, and for text that is no
-    version.
-    """
-    match = re.match(r"^(\d+)\.(\d+)(?:\.(\d+))?", version)
-    if match is None:
-        raise UnsupportedError(f"{version!r} is no NCCL version: write it as 2.28 or 2.28.9")
-    number = int(match[1]), int(match[2]), int(match[3] or 99)
-    if not (2, 20) <= number[:2] <= (2, 30):
-        raise UnsupportedError(
-            f"NCCL {version}: the order of point-to-point calls is known for 2.20 to 2.30; choose the nearest"
-        )
-    return max((rule for rule in P2P_RULES if _number(rule) <= number), key=_number)
-
-
-def _number(rule: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in rule.split("."))
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
 from atlas_lp.signatures.algorithms.tree import tree_signature
 from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.signatures.placement import shared_nics
 from atlas_lp.signatures.signature import Signature, ring_signature
-from atlas_lp.signatures.topology import assumed_rings, assumed_trees, shared_nics
+from atlas_lp.signatures.topology import assumed_rings, assumed_trees
 from atlas_lp.solver.axis import point
 from atlas_lp.solver.longest_path import Evaluator
 

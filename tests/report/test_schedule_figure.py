@@ -94,9 +94,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     ("kind", "algorithm", "extra", "assumed"),
     [
         ("allreduce", "tree", ["--protocol", "ll128", "--tree-pattern", "split"], "pattern split"),
-        ("allreduce", "nvls_tree", [], "NVLSTree is a first model"),
-        ("allreduce", "collnet_chain", [], "CollNetChain is a first model"),
-        ("allreduce", "collnet_direct", [], "CollNetDirect is a first model"),
+        ("allreduce", "nvls_tree", [], "NVLSTree is an approximation"),
+        ("allreduce", "collnet_chain", [], "CollNetChain is an approximation"),
+        ("allreduce", "collnet_direct", [], "CollNetDirect is an approximation"),
         ("alltoall", "ring", [], "32 channels, 2 per peer"),
         ("alltoall", "p2p", ["--channels", "4", "--channels-per-peer", "1"], "4 channels, 1 per peer"),
         ("reduce", "ring", ["--root", "3", "--dtype", "float16"], "rings are assumed"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError
 from atlas_lp.signatures.algorithms.expand import expand
-from atlas_lp.signatures.costs import NPKIT_EVENTS, REDUCE_COPY_MODELS, Points, Primitive, load_costs, reduce_copy_ns
+from atlas_lp.signatures.costs import NPKIT_EVENTS, REDUCE_COPY_MODELS, Points, Primitive, load_costs
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
@@ -43,7 +43,7 @@ LL = {
 
 
 def cost(primitive: Primitive, protocol: Protocol, data_bytes: int, model: str = "gh200") -> int:
-    return int(reduce_copy_ns(primitive, protocol, np.array([data_bytes]), model)[0])
+    return int(load_costs(model).time_ns(primitive, protocol, np.array([data_bytes]))[0])
 
 
 def deviations(table: Mapping[int, tuple[int, ...]], protocol: Protocol, sizes: range) -> dict[Primitive, float]:
@@ -86,7 +86,7 @@ def test_mean_errors_of_simple() -> None:
 @pytest.mark.parametrize("primitive", list(Primitive))
 def test_more_bytes_never_take_less_time_from_4_kib_up(primitive: Primitive, protocol: Protocol) -> None:
     sizes = np.arange(4096, 1 << 20, 4096)
-    times = reduce_copy_ns(primitive, protocol, sizes)
+    times = load_costs().time_ns(primitive, protocol, sizes)
     assert times.dtype == np.int64
     assert np.all(np.diff(times) >= 0)
     assert np.all(times > 0)
@@ -102,7 +102,7 @@ def test_rounding_is_half_up() -> None:
 def test_reduce_into_the_output_costs_what_reduce_and_send_costs() -> None:
     sizes = np.array([1, 5000, 1 << 20])
     for protocol in Protocol:
-        one, other = (reduce_copy_ns(p, protocol, sizes) for p in (P.RECV_REDUCE_COPY, P.RECV_REDUCE_SEND))
+        one, other = (load_costs().time_ns(p, protocol, sizes) for p in (P.RECV_REDUCE_COPY, P.RECV_REDUCE_SEND))
         assert one.tolist() == other.tolist()
 
 
@@ -141,7 +141,8 @@ def test_npkit_summary(tmp_path: Path) -> None:
     assert table.time_ns(P.SEND, Protocol.SIMPLE, sizes).tolist() == [20, 70, 120, 170, 220, 520, 820, 1420]
     assert table.time_ns(P.RECV_REDUCE_COPY, Protocol.SIMPLE, sizes).tolist() == [50] * 8
     # What the file does not measure comes from the default table, and the table says so.
-    assert table.time_ns(P.RECV, Protocol.LL, sizes).tolist() == reduce_copy_ns(P.RECV, Protocol.LL, sizes).tolist()
+    default = load_costs().time_ns(P.RECV, Protocol.LL, sizes)
+    assert table.time_ns(P.RECV, Protocol.LL, sizes).tolist() == default.tolist()
     assert "npkit_data_summary_Simple.json" in table.assumption
     assert "taken from GH200" in table.assumption
 

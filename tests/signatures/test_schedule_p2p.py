@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND, event_graph
-from atlas_lp.signatures.algorithms.expand import expand, operation_count, program
+from atlas_lp.signatures.algorithms.expand import expand, operation_count, slices
 from atlas_lp.signatures.algorithms.point_to_point import (
     all_to_all_signature,
     point_to_point_order,
     point_to_point_signature,
 )
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.nccl.transfers import P2P_RULES, Transfers, channel_of_part, cut_parts, p2p_rule, peer_rounds
+from atlas_lp.signatures.nccl.transfers import Transfers, channel_of_part, cut_parts, peer_rounds
+from atlas_lp.signatures.nccl.versions import P2P_RULES, p2p_rule
 from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings
 
@@ -165,15 +166,15 @@ def test_thousands_of_ranks_are_counted_without_expansion() -> None:
     with pytest.raises(UnsupportedError, match="the limit is"):
         expand(signature)
     # One rank alone is small: a send, a receive, a slice of each and at most one barrier per peer.
-    alone = program(signature, labels=np.array([17]))
+    alone = slices(signature, labels=np.array([17]))
     assert len(alone.sends.slice) == len(alone.receives.slice) == 4095
 
 
 def test_a_few_ranks_can_be_expanded_alone() -> None:
     signature = all_to_all_signature(300_000, nodes_of(3, 4), nccl="2.26", channels=4)
-    whole = program(signature)
+    whole = slices(signature)
     for rank in (0, 7):
-        alone = program(signature, labels=np.array([rank]))
+        alone = slices(signature, labels=np.array([rank]))
         for one, all_of in ((alone.sends, whole.sends), (alone.receives, whole.receives)):
             mine = whole.rank[all_of.slice] == rank
             assert Counter(zip(one.peer, one.link, one.wire, strict=True)) == Counter(

@@ -1,4 +1,4 @@
-"""What a signature carries beside its algorithm: NICs per hop and channel, recorded parts, the loops of NCCL 2.19."""
+"""What a signature carries beside its algorithm: NICs, recorded parts, the loops of NCCL 2.19."""
 
 from collections import Counter
 
@@ -12,10 +12,12 @@ from atlas_lp.errors import InputError
 from atlas_lp.goal import SEND
 from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.algorithms.ring import ring_steps
+from atlas_lp.signatures.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import Task, interleaved_lengths, interleaved_parts
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
-from atlas_lp.signatures.topology import assumed_rings, rotated_nics, shared_nics
+from atlas_lp.signatures.placement import shared_nics
+from atlas_lp.signatures.signature import Signature, ring_signature
+from atlas_lp.signatures.topology import assumed_rings
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -58,22 +60,6 @@ def test_gpus_may_share_a_nic() -> None:
     assert {nic for _, _, nic in ports(ring(nic_of_rank=shared_nics(nodes_of(2, 2), 2)))} == {0}
 
 
-def test_a_gpu_may_change_its_nic_with_the_channel() -> None:
-    """One GPU per node with two NICs: each channel leaves by its own."""
-    places = nodes_of(2, 1)
-    plain = ring(per_node=1)
-    rotated = ring(per_node=1, channel_nics=rotated_nics(places, 2, 2))
-    assert {nic for _, _, nic in ports(plain)} == {0}
-    assert ports(rotated) == {(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)}
-    assert rotated.key() != plain.key()
-    renamed = ring(per_node=1, channel_nics=[[7, 4], [3, 9]])
-    assert rotated.key() == renamed.key()
-    with pytest.raises(InputError, match="NICs for 1 of 2 channels"):
-        ring(per_node=1, channel_nics=[[0, 0]])
-    with pytest.raises(InputError, match="1 NICs for 2 ranks"):
-        ring(per_node=1, channel_nics=[[0], [0]])
-
-
 def test_recorded_parts_win_over_the_split() -> None:
     count = MIB // 4
     signature = ring(parts=[(1, count)])
@@ -99,7 +85,7 @@ def test_impossible_parts(parts: list[tuple[int, int]], said: str) -> None:
 
 
 @given(
-    st.sampled_from(COLLECTIVES),
+    st.sampled_from(WITH_KERNEL),
     st.sampled_from(Protocol),
     st.integers(1, 5),
     st.sampled_from([1, 2, 4]),
@@ -123,7 +109,7 @@ def test_loops_of_219_cover_everything_once(
     assert sum(part for _, part in parts) == count
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", WITH_KERNEL)
 @pytest.mark.parametrize("protocol", list(Protocol))
 @pytest.mark.parametrize("size", [1, 7, 100_000, 9 * MIB + 5])
 def test_schedules_of_219(collective: str, protocol: Protocol, size: int) -> None:

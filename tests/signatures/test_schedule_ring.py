@@ -17,8 +17,9 @@ from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph
 from atlas_lp.signatures.algorithms.expand import expand, operation_count
 from atlas_lp.signatures.algorithms.ring import PRIMITIVES, ring_steps
+from atlas_lp.signatures.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
+from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings
 from atlas_lp.solver.axis import point
 from atlas_lp.solver.longest_path import Evaluator
@@ -202,7 +203,7 @@ def expected_output(signature: Signature, ring: tuple[int, ...], rank: int, chun
             return everyone if rank == 0 else None
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", WITH_KERNEL)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_the_data_are_right(collective: str, data: st.DataObject) -> None:
@@ -236,7 +237,7 @@ def wire(protocol: Protocol, data_bytes: int) -> int:
     return data_bytes
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", WITH_KERNEL)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_messages_carry_their_bytes_around_the_ring(collective: str, data: st.DataObject) -> None:
@@ -314,7 +315,7 @@ def closed_form(signature: Signature) -> tuple[int, int]:
     }[signature.collective]
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", WITH_KERNEL)
 @given(data=st.data())
 def test_counts_are_the_closed_forms(collective: str, data: st.DataObject) -> None:
     signature = data.draw(signatures(collective))
@@ -397,7 +398,7 @@ def test_small_payloads_leave_chunks_empty() -> None:
         assert len(lengths) == filled
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", WITH_KERNEL)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_credits_only_delay(collective: str, data: st.DataObject) -> None:

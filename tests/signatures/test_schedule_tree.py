@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND
-from atlas_lp.signatures.algorithms.expand import expand, operation_count, program
+from atlas_lp.signatures.algorithms.expand import expand, operation_count, slices
 from atlas_lp.signatures.algorithms.tree import chunk_lengths, shrunk_ll128_chunk, tree_order, tree_signature
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature, ring_signature
@@ -248,9 +248,9 @@ def test_recorded_parts_win() -> None:
 
 def test_a_few_ranks_can_be_expanded_alone() -> None:
     signature = signature_of(Protocol.SIMPLE, 3 * MIB, 5, 3, 2)
-    whole = program(signature)
+    whole = slices(signature)
     for rank in range(signature.ranks):
-        alone = program(signature, labels=np.array([rank]))
+        alone = slices(signature, labels=np.array([rank]))
         mine = whole.rank == rank
         assert Counter(zip(alone.channel, alone.chain, alone.step, alone.cost_ns, strict=True)) == Counter(
             zip(*(column[mine] for column in (whole.channel, whole.chain, whole.step, whole.cost_ns)), strict=True)
@@ -289,7 +289,7 @@ class EventModel:
     """The event model of section 9.3 on the program of a tree: work, links that queue, credits of eight chunks."""
 
     def __init__(self, signature: Signature, shared: bool) -> None:
-        p = program(signature)
+        p = slices(signature)
         self.nodes, self.shared = signature.nodes, shared
         self.rank, self.chain, self.step = p.rank.tolist(), p.chain.tolist(), p.step.tolist()
         rows = list(zip(self.rank, self.chain, self.step, strict=True))

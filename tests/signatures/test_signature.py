@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, ring_signature
+from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings
 
 SIMPLE = Protocol.SIMPLE
@@ -79,7 +80,7 @@ def communicators(draw: st.DrawFn) -> dict[str, Any]:
     rings = assumed_rings(node_of_rank, draw(st.integers(1, 3)))
     if draw(st.booleans()):
         rings = [draw(st.permutations(range(ranks))) for _ in rings]
-    collective = draw(st.sampled_from(COLLECTIVES))
+    collective = draw(st.sampled_from(WITH_KERNEL))
     return {
         "collective": collective,
         "protocol": draw(st.sampled_from(Protocol)),

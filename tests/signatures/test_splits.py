@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.errors import UnsupportedError
+from atlas_lp.signatures.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.nccl.splits import SPLIT_RULES, PartList, Task, split, split_rule
-from atlas_lp.signatures.signature import COLLECTIVES
+from atlas_lp.signatures.nccl.splits import PartList, Task, split
+from atlas_lp.signatures.nccl.versions import SPLIT_RULES, split_rule
 
 SIMPLE, LL = Protocol.SIMPLE, Protocol.LL
 
@@ -72,7 +73,7 @@ def groups(draw: st.DrawFn) -> tuple[list[Task], int, int]:
     channels = draw(st.integers(1, 32))
     task = st.builds(
         Task,
-        st.sampled_from(COLLECTIVES),
+        st.sampled_from(WITH_KERNEL),
         st.sampled_from(Protocol),
         st.integers(1, 100) | st.integers(1, 1 << 17) | st.integers(1, (1 << 25) + 17),
         st.sampled_from([1, 2, 4, 8]),

@@ -14,7 +14,8 @@ from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import PortRule
 from atlas_lp.signatures.algorithms.pat import pat_signature
 from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
-from atlas_lp.signatures.algorithms.symmetry import bracket, find_symmetry
+from atlas_lp.signatures.algorithms.ring import bracket
+from atlas_lp.signatures.algorithms.symmetry import find_symmetry
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings

@@ -1,4 +1,4 @@
-"""Rings, trees and NICs as NCCL builds them, and from what a log records."""
+"""Rings and trees as NCCL builds them."""
 
 import networkx as nx
 import pytest
@@ -13,13 +13,6 @@ from atlas_lp.signatures.topology import (
     assumed_rings,
     assumed_trees,
     double_binary_tree,
-    permuted_rings,
-    ring_from_neighbours,
-    ring_lines,
-    rotated_nics,
-    shared_nics,
-    tree_from_neighbours,
-    tree_lines,
 )
 
 FOURTEEN = {0: [8], 2: [1, 3], 4: [2, 6], 6: [5, 7], 8: [4, 12], 10: [9, 11], 12: [10, 13]}
@@ -93,72 +86,16 @@ def test_unknown_pattern() -> None:
 
 def test_rings_turn_inside_nodes() -> None:
     assert assumed_rings([0, 0, 1, 1, 0], 2) == [[0, 1, 4, 2, 3], [1, 4, 0, 3, 2]]
-    assert permuted_rings([2, 0, 1], 2) == [[0, 1, 2], [0, 1, 2]]
-
-
-LOG = """
-host:1 [0] NCCL INFO Ring 00 : 3 -> 0 -> 2
-host:1 [1] NCCL INFO Ring 00 : 2 -> 1 -> 3
-host:2 [0] NCCL INFO Ring 00 : 0 -> 2 -> 1
-host:2 [1] NCCL INFO Ring 00 : 1 -> 3 -> 0
-"""
-NVTX = "commHash 0x12 Rings [0] 3->0->2 [1] 1->0->13 pid 7"
-
-
-def test_rings_from_logs_and_annotations() -> None:
-    lines = ring_lines(LOG)
-    assert [channel for channel, _ in lines] == [0] * 4
-    assert ring_from_neighbours(triple for _, triple in lines) == [0, 2, 1, 3]
-    assert ring_lines(NVTX) == [(0, (3, 0, 2)), (1, (1, 0, 13))]
-    assert ring_lines("Trees [0] 1/-1/-1->0->-1 [1] 12/15/-1->10->3") == []
-
-
-@pytest.mark.parametrize("pattern", TREE_PATTERNS)
-def test_trees_from_logs(pattern: str) -> None:
-    (tree,) = assumed_trees(nodes_of(5, 3), 1, pattern)
-    children = [[*own, -1, -1, -1][:3] for own in tree.children()]
-    upwards = "\n".join(
-        f"NCCL INFO Trees [0] {a}/{b}/{c}->{rank}->{tree.parents[rank]} [1] 1/-1/-1->{rank}->-1"
-        for rank, (a, b, c) in enumerate(children)
-    )
-    found = tree_lines(upwards)
-    assert len(found) == 2 * len(children)
-    assert tree_from_neighbours(row for channel, row in found if channel == 0) == tree
-    downwards = "\n".join(
-        f"NCCL INFO Tree 0 : {tree.parents[rank]} -> {rank} -> {a}/{b}/{c}" for rank, (a, b, c) in enumerate(children)
-    )
-    assert tree_from_neighbours(row for _, row in tree_lines(downwards)) == tree
-    assert ring_lines(upwards + downwards) == []
 
 
 @pytest.mark.parametrize(
-    ("triples", "said"),
+    ("children", "said"),
     [
-        ([(1, 0, 1), (0, 1, 0), (2, 2, 2)], "do not close to one ring"),
-        ([(1, 0, 1)], "do not close to one ring"),
-        ([(1, 0, 1), (1, 1, 2), (1, 2, 0)], "rank 2 sends to rank 0, which receives from rank 1"),
+        ([[1], [0]], "cycle"),
+        ([[1, 1], []], "rank 1 twice"),
+        ([[2], []], "or it does not exist"),
     ],
 )
-def test_broken_rings(triples: list[tuple[int, int, int]], said: str) -> None:
+def test_broken_trees(children: list[list[int]], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        ring_from_neighbours(triples)
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([((1,), 0, -1), ((-1,), 2, 0)], "cover ranks"),
-        ([((1,), 0, -1), ((-1,), 1, -1)], "rank 1 names parent -1, but is a child of 0"),
-        ([((1,), 0, 1), ((0,), 1, 0)], "cycle"),
-        ([((1, 1), 0, -1), ((-1,), 1, 0)], "rank 1 twice"),
-    ],
-)
-def test_broken_trees(lines: list[tuple[tuple[int, ...], int, int]], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        tree_from_neighbours(lines)
-
-
-def test_nics() -> None:
-    assert shared_nics(nodes_of(2, 4)) == [0, 1, 2, 3] * 2
-    assert shared_nics(nodes_of(2, 4), 2) == [0, 0, 1, 1] * 2
-    assert rotated_nics([0, 0, 1, 1], 2, 2) == [[0, 1, 0, 1], [1, 0, 1, 0]]
+        Tree.of_children(children)

@@ -3,7 +3,7 @@
 import pytest
 from helpers.exports import COMMUNICATOR, KIB, MIB, gaps, job, operations, read
 
-from atlas_lp.errors import InputError, TraceError
+from atlas_lp.errors import InputError, TraceError, UnsupportedError
 from atlas_lp.traces.companions.companions import Companions
 from atlas_lp.traces.companions.debug_log import read_logs
 from atlas_lp.traces.signing.sign import sign
@@ -94,7 +94,7 @@ def test_choices_take_the_communicator_of_the_call_before(tmp_path):
 def test_channels_for_messages(tmp_path):
     counts = "4 coll channels, 4 collnet channels, 0 nvls channels, 16 p2p channels, 4 p2p channels per peer"
     text = log_of([], rings=False) + line("P2P Chunksize set to 524288") + line(counts)
-    trace = with_log(tmp_path, text, steps=[("AlltoAll", KIB)])
+    trace = with_log(tmp_path, text, steps=[("AllToAll", KIB)])
     assert trace.topologies[0].p2p_channels == (16, 4)
     assert dict(sign(trace)[0][0].sources)["channels"] == "companion: NCCL log"
 
@@ -176,6 +176,27 @@ def test_assumptions_stand_in_for_inference_and_say_so(tmp_path):
     assert operations(trace, "protocol", "channels")[:2] == [("ll128", 2), ("", 4)]
     sources = dict(sign(trace)[0][0].sources)
     assert {sources[f] for f in ("protocol", "channels", "topology")} == {"assumed by the user"}
+
+
+APPROXIMATE = '[[collective]]\ntype = "AllReduce"\nalgorithm = "{}"\nprotocol = "simple"\n'
+
+
+def test_every_algorithm_of_the_table_is_signed(tmp_path):
+    signed = sign(assumed(tmp_path, APPROXIMATE.format("nvls")))[0][0]
+    assert (signed.signature.algorithm, signed.ranks) == ("nvls", (0, 1))
+    assert dict(signed.sources)["topology"].startswith("assumed: NVLS is an approximation: ")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ("nvls_tree", "NVLSTree joins at least two nodes"),
+        ("pat", r"AllReduce by pat \(assumed by the user\) has no schedule yet"),
+    ],
+)
+def test_an_algorithm_that_does_not_fit_is_refused(tmp_path, algorithm, words):
+    with pytest.raises(UnsupportedError, match=words):
+        sign(assumed(tmp_path, APPROXIMATE.format(algorithm)))
 
 
 @pytest.mark.parametrize(

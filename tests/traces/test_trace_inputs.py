@@ -486,7 +486,7 @@ def test_t08_grouped_sends_and_receives_are_one_instance(tmp_path):
 def test_all_to_all_and_trees_have_signatures(tmp_path):
     export = ExportWriter()
     for number in range(2):
-        process = rank(export, number, [("AlltoAll", KIB)])
+        process = rank(export, number, [("AllToAll", KIB)])
         process.collective(
             "AllReduce",
             size_bytes=MIB,

@@ -174,12 +174,12 @@ def test_real_set_of_eight_ranks(data_dir, tmp_path):
     trace = read(tmp_path / "dlrm_kineto")
     assert (trace.gpus.num_rows, trace.nodes, trace.operations.num_rows) == (8, 1, 64)
     assert operations(trace, "type", "size_bytes")[:8] == [
-        ("AlltoAll", 3072),
-        ("AlltoAll", 24),
-        ("AlltoAll", 192),
-        ("AlltoAll", 1696),
+        ("AllToAll", 3072),
+        ("AllToAll", 24),
+        ("AllToAll", 192),
+        ("AllToAll", 1696),
         ("AllReduce", 4 * 394241),
-        ("AlltoAll", 3072),
+        ("AllToAll", 3072),
         ("AllReduce", 448),
         ("AllReduce", 4 * 226960),
     ]

@@ -4,6 +4,7 @@ import json
 import zipfile
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from helpers.jobs import two_ranks
@@ -14,7 +15,7 @@ from atlas_lp.cli import main
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import TraceError
 from atlas_lp.fabrics.fabric import load_fabric
-from atlas_lp.traces.reading.packed import packed_bytes
+from atlas_lp.traces.reading.packed import packed_bytes, read_packed
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.selection import Selection
 from atlas_lp.traces.trace import Gap, Topology
@@ -51,6 +52,15 @@ def test_what_companions_and_gaps_say_is_kept(tmp_path):
     told = replace(trace, topologies=(topology,), gaps=(Gap("overlap", 2, "operations"),), work=None)
     again = read_trace([packed(tmp_path, told)])
     assert (again.topologies, again.gaps, again.work) == ((topology,), (Gap("overlap", 2, "operations"),), None)
+
+
+def test_the_word_of_the_first_version_for_all_to_all_is_understood(tmp_path):
+    two_ranks(tmp_path)
+    trace = read_trace([tmp_path])
+    names = pa.array(["AlltoAll"] * trace.operations.num_rows)
+    place = trace.operations.schema.get_field_index("type")
+    older = replace(trace, operations=trace.operations.set_column(place, "type", names))
+    assert set(read_packed(packed(tmp_path, older)).operations["type"].to_pylist()) == {"AllToAll"}
 
 
 def test_real_trace(data_dir, tmp_path):

@@ -62,7 +62,7 @@ MATRIX = {
     ],
     "Operations": [
         ("AllReduce, AllGather, ReduceScatter, Broadcast, Reduce", ANSWER, "golden::signatures"),
-        ("AlltoAll, Send, Recv", ANSWER, "inputs::all_to_all", "inputs::t08_grouped_sends"),
+        ("AllToAll, Send, Recv", ANSWER, "inputs::all_to_all", "inputs::t08_grouped_sends"),
         (
             "groups: several operations in one kernel, nested, empty",
             ANSWER,

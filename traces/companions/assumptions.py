@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.collectives import known_as
 from atlas_lp.signatures.nccl import codes
 from atlas_lp.units import parse_size_bytes
 
@@ -103,7 +104,7 @@ def _collective(place: str, entry: dict[str, Any]) -> AssumedCollective:
         raise InputError(f"{place}: unknown protocol {protocol!r}; there are {', '.join(codes.PROTOCOLS)}")
     return AssumedCollective(
         communicator=_identity(place, entry["communicator"]) if "communicator" in entry else None,
-        type=str(entry["type"]) if "type" in entry else None,
+        type=known_as(str(entry["type"])) if "type" in entry else None,
         from_bytes=int(parse_size_bytes(str(entry.get("from_size", 0)))),
         to_bytes=int(parse_size_bytes(str(entry["to_size"]))) if "to_size" in entry else 2**63,
         algorithm=codes.algorithm(str(algorithm)) or "" if algorithm else "",

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from atlas_lp.signatures.collectives import known_as
 from atlas_lp.traces.companions import assumptions, debug_log, profiler_dump
 from atlas_lp.traces.companions.assumptions import Assumptions, read_assumptions
 from atlas_lp.traces.companions.debug_log import DebugLog, Decision, read_logs
@@ -168,7 +169,7 @@ def _fill(fields: _Fields, row: int, source: str, decision: Decision) -> None:
 def _grouped(decisions: Sequence[Decision]) -> dict[tuple[int | None, str | None, int], list[Decision]]:
     grouped: defaultdict[tuple[int | None, str | None, int], list[Decision]] = defaultdict(list)
     for decision in decisions:
-        grouped[decision.communicator, decision.type, decision.size_bytes].append(decision)
+        grouped[decision.communicator, decision.type and known_as(decision.type), decision.size_bytes].append(decision)
     return grouped
 
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from atlas_lp.signatures.collectives import SYNCHRONISING
 from atlas_lp.traces.trace import Gap, Instance, Trace
 
 Ints = NDArray[np.int64]
@@ -38,10 +39,6 @@ def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Ga
     return np.array([offset[h] for h in host_of_gpu], dtype=np.int64), gaps
 
 
-_SYNCHRONIZING = ("AllReduce", "AllGather", "ReduceScatter")
-"""Collectives that no rank leaves before all have arrived: ranks end them together."""
-
-
 _Ends = tuple[tuple[int, int], tuple[int, int]]
 """Two hosts that took part in an instance, each with the last end there, on its own clock."""
 
@@ -52,7 +49,7 @@ def _last_ends(trace: Trace, instances: list[Instance], ends: Ints, host_of_row:
     Instances that synchronize come first: the root of a Broadcast ends before the others.
     """
     kind = trace.column("operations", "type")
-    loose = [kind[i.rows[0]] not in _SYNCHRONIZING for i in instances]
+    loose = [kind[i.rows[0]] not in SYNCHRONISING for i in instances]
     order = sorted(range(len(instances)), key=lambda n: (loose[n], instances[n].sequence, instances[n].communicator))
     known: set[tuple[int, tuple[int, ...]]] = set()
     for instance in (instances[n] for n in order):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from atlas_lp.errors import MismatchError
+from atlas_lp.signatures.collectives import SEND_RECV
 from atlas_lp.traces.join.align import common_run
 from atlas_lp.traces.join.communicators import Key, key_of
 from atlas_lp.traces.join.job_calls import JobCalls
@@ -109,4 +110,4 @@ def _by_launch(calls: list[Call]) -> list[list[Call]]:
 
 def _token(launch: list[Call]) -> Call:
     """One call that stands for all of a launch: its bytes are their sum."""
-    return replace(launch[0], type="SendRecv", size_bytes=sum(call.size_bytes for call in launch), root=len(launch))
+    return replace(launch[0], type=SEND_RECV, size_bytes=sum(call.size_bytes for call in launch), root=len(launch))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError, TraceError
+from atlas_lp.signatures.collectives import COLLECTIVES
 from atlas_lp.traces.kineto.json_stream import JsonStream
 from atlas_lp.traces.processes import GpuKey, ProcessKey, global_pid
 from atlas_lp.traces.records import INIT, STREAM_BITS, Call, Choice, FileRecords, Kernel, Membership, Window
@@ -37,9 +38,9 @@ _COLLECTIVES = {
     "reducescattertensor": "ReduceScatter",
     "broadcast": "Broadcast",
     "reduce": "Reduce",
-    "alltoall": "AlltoAll",
-    "alltoallv": "AlltoAll",
-    "alltoallbase": "AlltoAll",
+    "alltoall": "AllToAll",
+    "alltoallv": "AllToAll",
+    "alltoallbase": "AllToAll",
     "gather": "Gather",
     "scatter": "Scatter",
     "barrier": "AllReduce",
@@ -286,23 +287,23 @@ def _calls(path: Path, arguments: dict[str, Any], group: _Group, counts: Counter
     if kind is None:
         raise TraceError(f"{path}: an NCCL kernel carries out {name!r}, which is no operation known here")
     elements, unit = _amount(path, name, kind, arguments)
-    if kind in ("Broadcast", "Reduce") and not isinstance(arguments.get("Root rank"), int):
+    if COLLECTIVES[kind].rooted and not isinstance(arguments.get("Root rank"), int):
         counts["no-root"] += 1
-    if kind == "AlltoAll":
+    if kind == "AllToAll":
         uneven = _splits(arguments, elements * unit, len(group.ranks))
         if uneven:
             pairs = [("Send", uneven[0]), ("Recv", uneven[1])]
             return [_call(k, group, size, unit, peer) for k, sizes in pairs for peer, size in enumerate(sizes)]
         elements //= len(group.ranks)
     peer = -1
-    if kind in ("Send", "Recv"):
+    if COLLECTIVES[kind].point_to_point:
         target = arguments.get("Dst Rank" if kind == "Send" else "Src Rank")
         if not isinstance(target, int):
             raise TraceError(f"{path}: a {name} kernel does not name its peer")
         peer = group.ranks.index(target) if target in group.ranks else target
     root = arguments.get("Root rank")
     call = _call(kind, group, elements * unit, unit, peer)
-    call.root = root if isinstance(root, int) else (0 if kind in ("Broadcast", "Reduce") else -1)
+    call.root = root if isinstance(root, int) else (0 if COLLECTIVES[kind].rooted else -1)
     return [call]
 
 

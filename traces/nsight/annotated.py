@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from atlas_lp.errors import NoNcclError, TraceError
+from atlas_lp.signatures.collectives import CALLS
 from atlas_lp.signatures.nccl.codes import ALGORITHMS, PROTOCOLS, REDUCTIONS
 from atlas_lp.traces.advice import GRAPH_ADVICE
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
@@ -27,7 +28,7 @@ from atlas_lp.traces.nsight.launches import Unit, distribute
 from atlas_lp.traces.nsight.ranges import events_table, text_sql
 from atlas_lp.traces.nsight.selection import selected_windows
 from atlas_lp.traces.processes import THREAD_BITS, ProcessKey
-from atlas_lp.traces.records import CALLS, INIT, SYNTHETIC, Call, Choice, FileRecords, Membership, Rings
+from atlas_lp.traces.records import INIT, SYNTHETIC, Call, Choice, FileRecords, Membership, Rings
 from atlas_lp.traces.selection import Selection
 
 SOURCE = "recorded: NCCL annotation"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError
+from atlas_lp.signatures.collectives import CALLS
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (
     KernelRows,
@@ -27,7 +28,7 @@ from atlas_lp.traces.nsight.ranges import Range, innermost, nccl_ranges, parents
 from atlas_lp.traces.nsight.selection import selected_windows
 from atlas_lp.traces.nsight.work import read_work
 from atlas_lp.traces.processes import THREAD_BITS, ProcessKey, pid_of
-from atlas_lp.traces.records import CALLS, SYNTHETIC, Call, FileRecords, Membership
+from atlas_lp.traces.records import SYNTHETIC, Call, FileRecords, Membership
 from atlas_lp.traces.selection import Selection
 
 SIZE, OLD_SIZE = "Message size [bytes]", "Bytes"

@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from atlas_lp.errors import TraceError
 from atlas_lp.schemas import PACKED_TRACE
+from atlas_lp.signatures.collectives import known_as
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
+# 0.1.0 wrote AllToAll as NCCL does, AlltoAll: names are read as known_as says.
 _SCHEMA, _FORMAT = PACKED_TRACE.name, PACKED_TRACE.version
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
@@ -72,6 +74,7 @@ def read_packed(path: Path) -> Trace:
 def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:
     if tuple(tables["operations"].column_names) != OPERATION_COLUMNS:
         raise ValueError("its operations have other columns")
+    tables["operations"] = _known_names(tables["operations"])
     work = None
     if "work" in tables:
         columns = {**_columns(tables["work"]), **_columns(tables["waits"])}
@@ -86,6 +89,13 @@ def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:
         topologies=tuple(_topology(*topology) for topology in about["topologies"]),
         work=work,
     )
+
+
+def _known_names(operations: pa.Table) -> pa.Table:
+    """The operations under the names of today."""
+    place = operations.schema.get_field_index("type")
+    names = [known_as(name) for name in operations.column("type").to_pylist()]
+    return operations.set_column(place, operations.schema.field(place), pa.array(names, type=pa.string()))
 
 
 def _topology(rings: Any, trees: Any, source: str, p2p_channels: Any) -> Topology:

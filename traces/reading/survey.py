@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atlas_lp.signatures.collectives import CALLS
 from atlas_lp.traces.nsight.export import Export, host_of, open_export
 from atlas_lp.traces.nsight.kernels import KernelRows, context_positions, read_kernels
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, no_payload_words
 from atlas_lp.traces.nsight.ranges import Range, nccl_ranges
 from atlas_lp.traces.processes import THREAD_BITS, pid_of
 from atlas_lp.traces.reading.files import exports_of
-from atlas_lp.traces.records import CALLS, GROUP_END, GROUP_START, Call
+from atlas_lp.traces.records import GROUP_END, GROUP_START, Call
 
 
 @dataclass(frozen=True)

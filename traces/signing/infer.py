@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from atlas_lp.signatures.collectives import COLLECTIVES
 from atlas_lp.signatures.nccl.protocols import Protocol
 
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
@@ -33,7 +34,7 @@ def algorithm(kernel: str) -> tuple[str, str]:
 
 def element_bytes(collective: str, kernel: str) -> tuple[int, str]:
     """Bytes of an element, from the type suffix in the names of reduction kernels."""
-    if collective in ("AllGather", "Broadcast"):
+    if COLLECTIVES[collective].byte_counted:
         return 1, "recorded: NCCL counts this collective in bytes"
     match = re.search(r"_(?:Sum|Prod|MinMax|PreMulSum|SumPostDiv)_[a-z]*(\d+)", kernel)
     if match is not None and match[1] in _ELEMENT_BYTES:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from atlas_lp.errors import AtlasError, UnsupportedError
-from atlas_lp.signatures.algorithms.assumed import Parameters, assumed_signature
+from atlas_lp.signatures.algorithms.algorithm import Parameters
+from atlas_lp.signatures.algorithms.assumed import build
 from atlas_lp.signatures.algorithms.point_to_point import (
-    all_to_all_signature,
-    node_order,
+    USUAL_CHANNELS,
     point_to_point_order,
     point_to_point_signature,
 )
-from atlas_lp.signatures.algorithms.tree import tree_order, tree_signature
+from atlas_lp.signatures.algorithms.table import ALGORITHMS, WITH_SCHEDULE
+from atlas_lp.signatures.collectives import COLLECTIVES, POINT_TO_POINT, SEND_RECV
 from atlas_lp.signatures.nccl.protocols import Protocol
-from atlas_lp.signatures.signature import COLLECTIVES, Signature, label_order, ring_signature
-from atlas_lp.signatures.topology import Tree, assumed_rings, assumed_trees
+from atlas_lp.signatures.signature import Signature
+from atlas_lp.signatures.topology import Tree
 from atlas_lp.traces.signing import infer
-from atlas_lp.traces.trace import POINT_TO_POINT, Gap, Instance, Topology, Trace
-
-ALL_TO_ALL = "AlltoAll"
+from atlas_lp.traces.trace import Gap, Instance, Topology, Trace
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,12 @@ def sign(trace: Trace, gpus_per_nic: int = 1) -> tuple[list[SignedInstance], lis
 
 def _refuse_unsupported(trace: Trace) -> None:
     kinds = trace.column("operations", "type")
-    for kind in sorted(set(kinds) - {*COLLECTIVES, *POINT_TO_POINT, ALL_TO_ALL}):
+    supported = (*WITH_SCHEDULE, *POINT_TO_POINT)
+    for kind in sorted(set(kinds) - set(supported)):
         count = int(np.count_nonzero(kinds == kind))
-        supported = ", ".join((*COLLECTIVES, ALL_TO_ALL, *POINT_TO_POINT))
-        raise UnsupportedError(f"{count} nccl{kind} operations have no schedule yet; supported are {supported}")
+        raise UnsupportedError(
+            f"{count} nccl{kind} operations have no schedule yet; supported are {', '.join(supported)}"
+        )
     copied = int(np.count_nonzero(trace.column("operations", "kernel") == "memcpy"))
     if copied:
         raise UnsupportedError(f"{copied} operations were carried out by copy engines, for which there is no schedule")
@@ -112,7 +113,7 @@ class _Operation:
 
     def recorded_parts(self, element_bytes: int) -> list[tuple[int, int, int]] | None:
         """Parts (channel, count, last chunk) as recorded, None where they do not add up to the collective."""
-        unit = 1 if self.type in ("AllGather", "Broadcast") else element_bytes
+        unit = 1 if COLLECTIVES[self.type].byte_counted else element_bytes
         if not self.parts or sum(self.parts[::2]) * unit != self.size_bytes:
             return None
         pairs = zip(self.parts[::2], self.parts[1::2], strict=True)
@@ -142,15 +143,6 @@ class _Chosen:
         )
 
 
-_FIRST_MODELS: dict[str, Callable[[Sequence[int]], Sequence[int]]] = {
-    "pat": lambda nodes: range(len(nodes)),
-    "nvls": lambda nodes: range(len(nodes)),
-    "collnet_chain": node_order,
-    "collnet_direct": node_order,
-}
-"""Algorithms signed from parameters alone, and the communicator rank of each of their labels."""
-
-
 class _Signer:
     """Remembers what was built for equal collectives."""
 
@@ -173,7 +165,7 @@ class _Signer:
         self.known: dict[tuple[object, ...], tuple[SignedInstance, bool]] = {}
 
     def sign(self, instance: Instance) -> SignedInstance:
-        if instance.kind == "SendRecv":
+        if instance.kind == SEND_RECV:
             return self._sign_messages(instance)
         row = int(instance.rows[0])
         values = {name: column[row] for name, column in self.columns.items()}
@@ -215,38 +207,45 @@ class _Signer:
         return replace(self.known[key][0], instance=instance)
 
     def _build(self, instance: Instance, operation: _Operation) -> tuple[SignedInstance, bool]:
-        if operation.type == ALL_TO_ALL:
-            return self._all_to_all(instance, operation)
+        if COLLECTIVES[operation.type].by_messages:
+            return self._by_messages(instance, operation)
         chosen = self._chosen(operation)
-        if chosen.algorithm in _FIRST_MODELS:
-            return self._first_model(instance, operation, chosen)
-        if chosen.algorithm != "ring" and (chosen.algorithm, operation.type) != ("tree", "AllReduce"):
+        row = ALGORITHMS.get(chosen.algorithm)
+        if row is None or operation.type not in row.collectives:
             raise UnsupportedError(
                 f"{operation.type} by {chosen.algorithm} ({chosen.algorithm_source}) has no schedule yet"
             )
-        parts = operation.recorded_parts(chosen.element_bytes)
-        channels = int(operation.channels)
-        common: dict[str, Any] = {
-            "nccl": self.nccl,
-            "element_bytes": chosen.element_bytes,
-            "nic_of_rank": self.nics[instance.communicator],
-            "threads": int(operation.threads) or None,
-            "parts": parts,
-        }
-        nodes, size_bytes = self.nodes[instance.communicator], int(operation.size_bytes)
-        if chosen.algorithm == "tree":
-            trees, topology_source = self._trees(instance.communicator, channels)
-            signature = tree_signature(chosen.protocol, size_bytes, trees, nodes, **common)
-            ranks = tree_order(trees)
-        else:
-            rings, topology_source = self._rings(instance.communicator, channels)
-            root = max(int(operation.root), 0)
-            signature = ring_signature(operation.type, chosen.protocol, size_bytes, rings, nodes, root=root, **common)
-            ranks = label_order(operation.type, rings[0], root)
+        topology, channels = self._topology(instance.communicator), int(operation.channels)
+        # An approximation knows nothing of the parts of channels.
+        parts = None if row.approximation else operation.recorded_parts(chosen.element_bytes)
+        built = build(
+            replace(
+                self._parameters(instance, operation),
+                algorithm=chosen.algorithm,
+                protocol=chosen.protocol,
+                channels=channels,
+                element_bytes=chosen.element_bytes,
+                root=max(int(operation.root), 0),
+                threads=int(operation.threads) or None,
+                parts=parts,
+                **_recorded(topology, row.follows, channels),
+            )
+        )
+        topology_source = f"assumed: {row.approximation}" if row.approximation else built.source or topology.source
         split = operation.choice_source if parts else self.trace.nccl_version.source
         sources = chosen.sources(operation.channel_source, topology_source, split)
-        signed = SignedInstance(instance, signature, tuple(ranks), sources)
-        return signed, bool(signature.channels < channels)
+        signed = SignedInstance(instance, built.signature, tuple(built.ranks), sources)
+        return signed, not row.approximation and built.signature.channels < channels
+
+    def _parameters(self, instance: Instance, operation: _Operation) -> Parameters:
+        """What is known of a collective before anything was chosen for it."""
+        return Parameters(
+            collective=operation.type,
+            size_bytes=int(operation.size_bytes),
+            node_of_rank=self.nodes[instance.communicator],
+            nccl=self.nccl,
+            nic_of_rank=self.nics[instance.communicator],
+        )
 
     def _chosen(self, operation: _Operation) -> _Chosen:
         """Algorithm, protocol and element size: of a source that says, else inferred from the kernel."""
@@ -261,32 +260,12 @@ class _Signer:
             element_bytes, element_source = int(operation.element_bytes), operation.element_source
         return _Chosen(algorithm, algorithm_source, protocol, protocol_source, element_bytes, element_source)
 
-    def _first_model(self, instance: Instance, operation: _Operation, chosen: _Chosen) -> tuple[SignedInstance, bool]:
-        """Sign an algorithm of which :mod:`atlas_lp.signatures` has a first model only."""
-        nodes = self.nodes[instance.communicator]
-        parameters = Parameters(
-            collective=operation.type,
-            size_bytes=int(operation.size_bytes),
-            node_of_rank=nodes,
-            nccl=self.nccl,
-            algorithm=chosen.algorithm,
-            protocol=chosen.protocol,
-            channels=int(operation.channels),
-            element_bytes=chosen.element_bytes,
-            nic_of_rank=self.nics[instance.communicator],
-        )
-        signature, assumed = assumed_signature(parameters)
-        topology = f"assumed: {'; '.join(assumed)}"
-        sources = chosen.sources(operation.channel_source, topology, self.trace.nccl_version.source)
-        return SignedInstance(instance, signature, tuple(_FIRST_MODELS[chosen.algorithm](nodes)), sources), False
-
-    def _all_to_all(self, instance: Instance, operation: _Operation) -> tuple[SignedInstance, bool]:
-        """AlltoAll (NCCL 2.28+): the bytes of the call go from every rank to every rank."""
-        nodes, nics = self.nodes[instance.communicator], self.nics[instance.communicator]
+    def _by_messages(self, instance: Instance, operation: _Operation) -> tuple[SignedInstance, bool]:
+        """AllToAll (NCCL 2.28+): the bytes of the call go from every rank to every rank."""
         channels, channel_source = self._p2p_channels(instance.communicator)
-        signature = all_to_all_signature(int(operation.size_bytes), nodes, nics, nccl=self.nccl, **channels)
+        built = build(replace(self._parameters(instance, operation), **channels))
         sources = (("channels", channel_source), ("split", self.trace.nccl_version.source))
-        return SignedInstance(instance, signature, tuple(node_order(nodes)), sources), False
+        return SignedInstance(instance, built.signature, tuple(built.ranks), sources), False
 
     def _topology(self, communicator: int) -> Topology:
         return self.trace.topologies[communicator] if self.trace.topologies else Topology()
@@ -297,22 +276,14 @@ class _Signer:
         channels, per_peer = topology.p2p_channels
         if channels and per_peer:
             return {"channels": channels, "per_peer": per_peer}, topology.source
-        return {}, "assumed: NCCL's default channels for point-to-point"
+        return {}, USUAL_CHANNELS
 
-    def _trees(self, communicator: int, channels: int) -> tuple[list[Tree], str]:
-        """One tree per channel: recorded ones, used again from the first where the kernel had more channels."""
-        topology = self._topology(communicator)
-        if topology.trees:
-            recorded = [Tree.of_children([children for _, children in tree]) for tree in topology.trees]
-            return [recorded[channel % len(recorded)] for channel in range(channels)], topology.source
-        trees = assumed_trees(self.nodes[communicator], channels)
-        return trees, "assumed: balanced double binary trees over nodes in rank order, a chain inside each"
 
-    def _rings(self, communicator: int, channels: int) -> tuple[list[list[int]], str]:
-        """One ring per channel: recorded ones, used again from the first where the kernel had more channels."""
-        topology = self._topology(communicator)
-        if topology.rings:
-            recorded = topology.rings
-            return [list(recorded[channel % len(recorded)]) for channel in range(channels)], topology.source
-        rings = assumed_rings(self.nodes[communicator], channels)
-        return rings, "assumed: rings in rank order, node after node, turned by one GPU per channel"
+def _recorded(topology: Topology, follows: str, channels: int) -> dict[str, Any]:
+    """One recorded ring or tree per channel, used again from the first where the kernel had more channels."""
+    shapes: Sequence[Any] = ()
+    if follows == "rings":
+        shapes = [list(ring) for ring in topology.rings]
+    elif follows == "trees":
+        shapes = [Tree.of_children([children for _, children in tree]) for tree in topology.trees]
+    return {follows: [shapes[channel % len(shapes)] for channel in range(channels)]} if shapes else {}

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.collectives import COLLECTIVES, SEND_RECV
 from atlas_lp.traces.nvtx import (
     DOMAIN_CREATE,
     PUSH_POP,
@@ -248,8 +249,6 @@ REDUCTION_ENUM = STATIC_SCHEMA + 20
 """Id of the enum of reductions; its value betrays NCCL 2.28.7 to 2.28.9."""
 REDUCTIONS = ("Sum", "Product", "Max", "Min", "Avg")
 
-_POINT_TO_POINT = ("Send", "Recv", "AlltoAll", "Gather", "Scatter")
-
 COMMUNICATOR = "NCCL communicator ID"
 SIZE = "Message size [bytes]"
 REDUCTION = "Reduction operation"
@@ -370,9 +369,9 @@ def collective_payload(
 
 def nccl_kernel_name(operation: str, dtype: str) -> str:
     """Return the kernel of NCCL 2.28: it says Sum and LL whatever the reduction and the protocol are."""
-    if operation in _POINT_TO_POINT:
-        name = "SendRecv"
-    elif operation in ("AllGather", "Broadcast"):
+    if COLLECTIVES[operation].by_messages:
+        name = SEND_RECV
+    elif COLLECTIVES[operation].byte_counted:
         name = f"{operation}_RING_LL"
     else:
         name = f"{operation}_Sum_{dtype}_RING_LL"

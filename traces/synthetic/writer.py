@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Literal
 
 from atlas_lp.errors import InputError
+from atlas_lp.signatures.collectives import COLLECTIVES, known_as
 from atlas_lp.traces.nvtx import DOMAIN_CREATE, PUSH_POP
 from atlas_lp.traces.processes import PID_SHIFT
 from atlas_lp.traces.records import SYNTHETIC
@@ -278,7 +279,8 @@ class ProcessWriter:
 
         Raises `InputError` for an operation NCCL does not have, or a parameter the operation lacks.
         """
-        function = f"nccl{operation}"
+        operation = known_as(operation)
+        function = COLLECTIVES[operation].calls[0] if operation in COLLECTIVES else f"nccl{operation}"
         payload = export_tables.collective_payload(function, communicator, size_bytes, reduction, root, peer)
         begin_ns = self._call_ns(call_ns, start_ns - CALL_NS)
         self.nccl_call(function, payload, start_ns=begin_ns, end_ns=begin_ns + CALL_NS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import STEPS, Chunking, Protocol, ring_chunking
 from atlas_lp.signatures.nccl.splits import Task, interleaved_parts, split
 from atlas_lp.signatures.nccl.transfers import Transfers

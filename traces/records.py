@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atlas_lp.signatures.collectives import POINT_TO_POINT
+from atlas_lp.signatures.nccl.collectives import POINT_TO_POINT
 from atlas_lp.traces.processes import GpuKey, ProcessKey
 from atlas_lp.traces.work import WorkRows
 

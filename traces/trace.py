@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, MismatchError
-from atlas_lp.signatures.collectives import SEND_RECV
+from atlas_lp.signatures.nccl.collectives import SEND_RECV
 from atlas_lp.traces.point_to_point import Half, Message, exchanges, match
 from atlas_lp.traces.work import Work
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
 from atlas_lp.signatures.algorithms.table import WITH_SCHEDULE, algorithm
-from atlas_lp.signatures.collectives import COLLECTIVES
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature
 

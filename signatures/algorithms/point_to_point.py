@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
 from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
-from atlas_lp.signatures.collectives import SEND_RECV
 from atlas_lp.signatures.costs import CostTable, Primitive
+from atlas_lp.signatures.nccl.collectives import SEND_RECV
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import round_up
 from atlas_lp.signatures.nccl.transfers import (

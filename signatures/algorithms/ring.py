@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
-from atlas_lp.signatures.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.costs import CostTable, Primitive
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol, slice_sizes
 from atlas_lp.signatures.nccl.splits import Task, alignment_220, ceil_div, interleaved_lengths, round_up
 from atlas_lp.signatures.signature import ChannelPart, Signature, label_order, ring_signature

@@ -14,7 +14,7 @@ from atlas_lp.signatures.algorithms.pat import PAT
 from atlas_lp.signatures.algorithms.point_to_point import P2P
 from atlas_lp.signatures.algorithms.ring import RING
 from atlas_lp.signatures.algorithms.tree import TREE
-from atlas_lp.signatures.collectives import COLLECTIVES
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES
 from atlas_lp.signatures.signature import Signature
 
 ALGORITHMS = {row.name: row for row in (RING, TREE, P2P, PAT, NVLS, NVLS_TREE, COLLNET_CHAIN, COLLNET_DIRECT)}

@@ -1,6 +1,13 @@
 """The table of collectives: what later code relies on, and that words of others are understood."""
 
-from atlas_lp.signatures.collectives import CALLS, COLLECTIVES, POINT_TO_POINT, SYNCHRONISING, WITH_KERNEL, known_as
+from atlas_lp.signatures.nccl.collectives import (
+    CALLS,
+    COLLECTIVES,
+    POINT_TO_POINT,
+    SYNCHRONISING,
+    WITH_KERNEL,
+    known_as,
+)
 
 
 def test_every_row_has_its_name_and_functions_of_its_own() -> None:

@@ -12,7 +12,7 @@ from atlas_lp.errors import InputError
 from atlas_lp.goal import SEND
 from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.algorithms.ring import ring_steps
-from atlas_lp.signatures.collectives import WITH_KERNEL
+from atlas_lp.signatures.nccl.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import Task, interleaved_lengths, interleaved_parts
 from atlas_lp.signatures.placement import shared_nics

@@ -17,7 +17,7 @@ from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph
 from atlas_lp.signatures.algorithms.expand import expand, operation_count
 from atlas_lp.signatures.algorithms.ring import PRIMITIVES, ring_steps
-from atlas_lp.signatures.collectives import WITH_KERNEL
+from atlas_lp.signatures.nccl.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings

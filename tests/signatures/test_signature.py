@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.algorithms.expand import expand
-from atlas_lp.signatures.collectives import WITH_KERNEL
+from atlas_lp.signatures.nccl.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature, ring_signature
 from atlas_lp.signatures.topology import assumed_rings

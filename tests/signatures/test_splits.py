@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.errors import UnsupportedError
-from atlas_lp.signatures.collectives import WITH_KERNEL
+from atlas_lp.signatures.nccl.collectives import WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import PartList, Task, split
 from atlas_lp.signatures.nccl.versions import SPLIT_RULES, split_rule

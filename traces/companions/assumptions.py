@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import InputError
-from atlas_lp.signatures.collectives import known_as
 from atlas_lp.signatures.nccl import codes
+from atlas_lp.signatures.nccl.collectives import known_as
 from atlas_lp.units import parse_size_bytes
 
 SOURCE = "assumed by the user"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from atlas_lp.signatures.collectives import known_as
+from atlas_lp.signatures.nccl.collectives import known_as
 from atlas_lp.traces.companions import assumptions, debug_log, profiler_dump
 from atlas_lp.traces.companions.assumptions import Assumptions, read_assumptions
 from atlas_lp.traces.companions.debug_log import DebugLog, Decision, read_logs

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.signatures.collectives import SYNCHRONISING
+from atlas_lp.signatures.nccl.collectives import SYNCHRONISING
 from atlas_lp.traces.trace import Gap, Instance, Trace
 
 Ints = NDArray[np.int64]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from atlas_lp.errors import MismatchError
-from atlas_lp.signatures.collectives import SEND_RECV
+from atlas_lp.signatures.nccl.collectives import SEND_RECV
 from atlas_lp.traces.join.align import common_run
 from atlas_lp.traces.join.communicators import Key, key_of
 from atlas_lp.traces.join.job_calls import JobCalls

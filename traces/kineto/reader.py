@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError, TraceError
-from atlas_lp.signatures.collectives import COLLECTIVES
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES
 from atlas_lp.traces.kineto.json_stream import JsonStream
 from atlas_lp.traces.processes import GpuKey, ProcessKey, global_pid
 from atlas_lp.traces.records import INIT, STREAM_BITS, Call, Choice, FileRecords, Kernel, Membership, Window

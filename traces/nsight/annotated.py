@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from atlas_lp.errors import NoNcclError, TraceError
-from atlas_lp.signatures.collectives import CALLS
 from atlas_lp.signatures.nccl.codes import ALGORITHMS, PROTOCOLS, REDUCTIONS
+from atlas_lp.signatures.nccl.collectives import CALLS
 from atlas_lp.traces.advice import GRAPH_ADVICE
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (

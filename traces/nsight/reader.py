@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from atlas_lp.errors import NoNcclError, PayloadError
-from atlas_lp.signatures.collectives import CALLS
+from atlas_lp.signatures.nccl.collectives import CALLS
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (
     KernelRows,

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from atlas_lp.errors import TraceError
 from atlas_lp.schemas import PACKED_TRACE
-from atlas_lp.signatures.collectives import known_as
+from atlas_lp.signatures.nccl.collectives import known_as
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 

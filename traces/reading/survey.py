@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atlas_lp.signatures.collectives import CALLS
+from atlas_lp.signatures.nccl.collectives import CALLS
 from atlas_lp.traces.nsight.export import Export, host_of, open_export
 from atlas_lp.traces.nsight.kernels import KernelRows, context_positions, read_kernels
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, no_payload_words

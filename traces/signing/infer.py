@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from atlas_lp.signatures.collectives import COLLECTIVES
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES
 from atlas_lp.signatures.nccl.protocols import Protocol
 
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}

@@ -17,7 +17,7 @@ from atlas_lp.signatures.algorithms.point_to_point import (
     point_to_point_signature,
 )
 from atlas_lp.signatures.algorithms.table import ALGORITHMS, WITH_SCHEDULE
-from atlas_lp.signatures.collectives import COLLECTIVES, POINT_TO_POINT, SEND_RECV
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES, POINT_TO_POINT, SEND_RECV
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.signatures.topology import Tree

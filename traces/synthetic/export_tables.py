@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from atlas_lp.errors import InputError
-from atlas_lp.signatures.collectives import COLLECTIVES, SEND_RECV
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES, SEND_RECV
 from atlas_lp.traces.nvtx import (
     DOMAIN_CREATE,
     PUSH_POP,

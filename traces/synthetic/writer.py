@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Literal
 
 from atlas_lp.errors import InputError
-from atlas_lp.signatures.collectives import COLLECTIVES, known_as
+from atlas_lp.signatures.nccl.collectives import COLLECTIVES, known_as
 from atlas_lp.traces.nvtx import DOMAIN_CREATE, PUSH_POP
 from atlas_lp.traces.processes import PID_SHIFT
 from atlas_lp.traces.records import SYNTHETIC

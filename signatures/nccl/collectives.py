@@ -1,7 +1,7 @@
 """What NCCL can be asked to do: one table of its collectives, and of Send and Recv.
 
-This module is data.  It imports nothing of the project, so whoever reads traces may use it as well as whoever expands
-schedules: a collective is known everywhere by the name and the properties given here.
+This module is data: a collective is known everywhere, to whoever reads traces as well as to whoever expands schedules,
+by the name and the properties given here.
 
 Source: NVIDIA/nccl ``nccl.h`` for the functions, ``enqueue.cc`` taskAppend for what is counted in bytes and what is
 carried out as sends and receives (2.18 .. 2.30; ncclAlltoAll, ncclGather and ncclScatter since 2.28).

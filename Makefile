@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# One process per core; what shares a costly input stays in one process.
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadgroup
+# One process per core; a file stays in one, so that its tests share what was costly to make, and files keep their order,
+# which puts the long ones in the middle.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test check package profile format clean
 

@@ -20,9 +20,6 @@ from atlas_lp.traces.reading.read import read_trace
 FABRIC = load_fabric()
 
 
-pytestmark = pytest.mark.xdist_group("demo")  # one process solves the demo, once
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """Folder of the cache that the analysis of the demo fills."""

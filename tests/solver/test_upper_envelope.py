@@ -5,9 +5,9 @@ import random
 from fractions import Fraction
 
 import pytest
-from helpers.graphs import highest_area, polygon_area
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.areas import highest_area, polygon_area
 
 from atlas_lp.solver.longest_path import Plane, Point
 from atlas_lp.solver.upper_envelope import UpperEnvelope, convex_hull, explore, height

@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# One process per core; a file stays in one, so that its tests share what was costly to make, and files keep their order,
-# which puts the long ones in the middle.
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# One process per core.  Each takes a half of the files in order, so that tests share what was costly to make, and helps
+# the other when it is done.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 .PHONY: demo test check package profile format clean
 

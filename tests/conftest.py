@@ -1,4 +1,4 @@
-"""Shared by all tests: one deterministic hypothesis profile and the folder of sample inputs."""
+"""Shared by all tests: one deterministic hypothesis profile, the folder of sample inputs, the traces of the demo."""
 
 import os
 from pathlib import Path
@@ -25,3 +25,13 @@ def data_dir() -> Path:
     if not folder:
         pytest.skip("set ATLAS_LP_DATA to the folder of sample inputs")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the traces that `atlas-lp demo` writes: 16 GPUs on 4 nodes.  Read it, write elsewhere."""
+    from atlas_lp.traces.synthetic.demo import write_demo
+
+    folder = tmp_path_factory.mktemp("demo")
+    write_demo(folder)
+    return folder

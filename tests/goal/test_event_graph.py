@@ -1,13 +1,13 @@
 """The LogGP graph: two and three ranks by hand, the three port rules, and everything that is refused."""
 
-from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers.graphs import fabric, graph_of, schedule_of, schedules
+from helpers.graphs import fabric, graph_of, operations_of, schedule_of, schedules
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.loggp import Network, makespan
 
 from atlas_lp.errors import CycleError, GoalError
 from atlas_lp.fabrics.fabric import Fabric
@@ -268,58 +268,16 @@ def test_negative_times_and_sizes_are_refused(rows: list[tuple[int, ...]], nodes
         graph_of(2, [(0, 1, (0, 0, 0, 0, 0, 0, -1))])
 
 
-def issue_order(schedule: Schedule, message: dict[int, int]) -> list[int]:
-    """Sends by depth, position and rank, from the words of the module alone (without irequires)."""
-    before: dict[int, list[int]] = defaultdict(list)
-    for first, then in zip(schedule.before.tolist(), schedule.after.tolist(), strict=True):
-        before[then].append(first)
-    for send, recv in message.items():
-        before[recv].append(send)
-    depth: dict[int, int] = {}
-
-    def depth_of(operation: int) -> int:
-        if operation not in depth:
-            depth[operation] = max((depth_of(b) + 1 for b in before[operation]), default=0)
-        return depth[operation]
-
-    position = schedule.block_position().tolist()
-    return sorted(message, key=lambda s: (depth_of(s), position[s], int(schedule.rank[s])))
-
-
 def simulate(schedule: Schedule, nodes: list[int], rule: PortRule, f: Fabric) -> Fraction:
-    """LogGP of docs/model.md#loggp operation by operation, repeated until nothing moves."""
-    sends, recvs = (column.tolist() for column in schedule.messages())
-    message = dict(zip(sends, recvs, strict=True))
-    came_from = {recv: send for send, recv in message.items()}
-    rank, size = schedule.rank.tolist(), schedule.size.tolist()
-    out = {s for s, r in message.items() if nodes[rank[s]] != nodes[rank[r]]}
-    body = {s: max(size[s] - 1, 0) * f.gap_ns_per_byte for s in out}
-    queue_before: dict[int, int] = {}
-    if rule is not NONE:
-        last: dict[tuple[int, int], int] = {}
-        for s in issue_order(schedule, message):
-            if s in out:
-                key = (nodes[rank[s]], int(schedule.nic[s])) if rule is PORT else (rank[s], rank[message[s]])
-                if key in last:
-                    queue_before[s] = last[key]
-                last[key] = s
-    dependencies = list(zip(schedule.before.tolist(), schedule.after.tolist(), schedule.on_start.tolist(), strict=True))
-    start, end = [Fraction(0)] * len(schedule), [Fraction(0)] * len(schedule)
-    for _ in range(2 * len(schedule) + 1):
-        for i in range(len(schedule)):
-            start[i] = max([start[b] if s else end[b] for b, a, s in dependencies if a == i], default=Fraction(0))
-            if i in out or came_from.get(i) in out:
-                end[i] = start[i] + f.overhead_ns
-            else:
-                end[i] = start[i] + (size[i] if schedule.kind[i] == CALC else 0)
-            if i in queue_before:
-                end[i] = max(end[i], end[queue_before[i]] + body[queue_before[i]] + f.message_gap_ns)
-            if i in came_from:
-                s = came_from[i]
-                far = f.latency_ns + body[s] + f.overhead_ns if s in out else Fraction(0)
-                near = f.up_latency_ns + size[s] * f.up_gap_ns_per_byte
-                end[i] = max(end[i], end[s] + (far if s in out else near))
-    return max(end)
+    network = Network(
+        f.latency_ns,
+        f.gap_ns_per_byte,
+        f.overhead_ns,
+        f.message_gap_ns,
+        f.up_latency_ns,
+        f.up_gap_ns_per_byte,
+    )
+    return makespan(operations_of(schedule), nodes, rule.value, network)
 
 
 NETWORK = fabric(97, Fraction(5, 3), o=11, g=7, up_latency_ns=13, up_gap_ns_per_byte=Fraction(1, 2))

@@ -1,16 +1,18 @@
-"""Small graphs and schedules, random ones too, and the brute force that judges what is computed from them."""
+"""Small graphs and schedules, random ones too, and the columns of them that oracles judge by."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from oracles import paths
+from oracles.loggp import Operations
 
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import CALC, COMPONENTS, RECV, SEND, EventGraph, Schedule
-from atlas_lp.solver.axis import Point
 from atlas_lp.solver.longest_path import PathVector
 
 ZERO = (0,) * len(COMPONENTS)
@@ -63,22 +65,22 @@ def graphs(draw: st.DrawFn, vertices: int = 7, largest: int = 30) -> EventGraph:
     return graph_of(count, edges)
 
 
+def in_edges(graph: EventGraph) -> list[list[tuple[int, tuple[int, ...]]]]:
+    """(source, cost vector) of the edges into every vertex, as the oracles want them."""
+    edges = [
+        (int(source), tuple(graph.costs[row].tolist())) for source, row in zip(graph.source, graph.cost, strict=True)
+    ]
+    return [edges[start:stop] for start, stop in pairwise(graph.in_start.tolist())]
+
+
 def all_paths(graph: EventGraph) -> Iterator[PathVector]:
-    """Cost vectors of all paths from the source to any vertex, without any cleverness."""
-    found: list[list[PathVector]] = [[ZERO]]
-    for v in range(1, graph.vertices):
-        here: list[PathVector] = []
-        for e in range(graph.in_start[v], graph.in_start[v + 1]):
-            row = graph.costs[graph.cost[e]].tolist()
-            here += [tuple(a + b for a, b in zip(path, row, strict=True)) for path in found[graph.source[e]]]
-        found.append(here)
-    for paths in found:
-        yield from paths
+    """Cost vectors of all paths from the source to any vertex, by brute force."""
+    return paths.all_paths(in_edges(graph), len(COMPONENTS))
 
 
 def path_time(vector: PathVector, theta: dict[str, Fraction]) -> Fraction:
     """Time of one path: its vector times theta."""
-    return sum((x * theta[c] for x, c in zip(vector, COMPONENTS, strict=True)), Fraction(0))
+    return paths.path_time(vector, [theta[c] for c in COMPONENTS])
 
 
 def brute_force(graph: EventGraph, theta: dict[str, Fraction]) -> Fraction:
@@ -86,30 +88,14 @@ def brute_force(graph: EventGraph, theta: dict[str, Fraction]) -> Fraction:
     return max(path_time(vector, theta) for vector in all_paths(graph))
 
 
-def polygon_area(corners: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
-    """Area by the shoelace formula: positive when counter-clockwise."""
-    sides = zip(corners, [*corners[1:], *corners[:1]], strict=True)
-    return Fraction(sum(ax * by - bx * ay for (ax, ay), (bx, by) in sides)) / 2
+WORDS = {CALC: "calc", SEND: "send", RECV: "recv"}
 
 
-def highest_area(
-    plane: Sequence[Fraction | int], planes: Iterable[Sequence[Fraction | int]], corners: Sequence[Point]
-) -> Fraction:
-    """Area of the box where *plane* is highest, by clipping the box at one half-plane after the other."""
-    polygon = [(Fraction(x, w), Fraction(y, w)) for x, y, w in corners]
-    for other in planes:
-        c, m, b = (x - y for x, y in zip(plane, other, strict=True))
-        heights = [c + m * x + b * y for x, y in polygon]
-        kept = []
-        for i, ((x, y), here) in enumerate(zip(polygon, heights, strict=True)):
-            (far_x, far_y), there = polygon[i - 1], heights[i - 1]
-            if here * there < 0:
-                t = here / Fraction(here - there)
-                kept.append((x + t * (far_x - x), y + t * (far_y - y)))
-            if here >= 0:
-                kept.append((x, y))
-        polygon = kept
-    return polygon_area(polygon) if polygon else Fraction(0)
+def operations_of(schedule: Schedule) -> Operations:
+    """The columns of a schedule, as the oracles want them."""
+    columns = (getattr(schedule, name).tolist() for name in ("rank", "size", "peer", "tag", "nic"))
+    order = (column.tolist() for column in (schedule.before, schedule.after, schedule.on_start))
+    return Operations([WORDS[kind] for kind in schedule.kind.tolist()], *columns, list(zip(*order, strict=True)))
 
 
 def schedule_of(

@@ -63,18 +63,8 @@ def test_uneven_ranks_without_overlap_are_exact_on_few_gpus(tmp_path, seed):
     random_job(tmp_path, seed, overlap=False)
     found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     composite, whole = (method.times_ns for method in found.methods[:2])
-    for c, w in zip(composite, whole, strict=True):
-        assert w * (1 - 2e-4) <= c <= w * 1.02
-    assert min(abs(c / w - 1) for c, w in zip(composite, whole, strict=True)) < 2e-3
-
-
-def test_most_uneven_jobs_are_their_messages(tmp_path):
-    exact = 0
-    for seed in range(10):
-        (tmp_path / str(seed)).mkdir()
-        random_job(tmp_path / str(seed), seed, overlap=False)
-        exact += validate(read_trace([tmp_path / str(seed)]), CollectiveSolver(FABRIC)).difference < 1e-9
-    assert exact >= 8
+    assert len(composite) == 5
+    assert composite == pytest.approx(whole, rel=1e-12)
 
 
 @pytest.mark.parametrize("gpus_per_nic", [1, 2])

@@ -291,7 +291,8 @@ def test_many_signatures_fold(summary):
 def test_native_latency_at_the_ends_of_the_box(summary, native):
     summary["native"]["latency_ns"] = native
     summary["makespan_ns"] = max(p["constant_ns"] + p["messages"] * native + 1000 for p in summary["joint"])
-    Checked(render_report(summary))
+    page = Checked(render_report(summary))
+    assert f"L = {'0 ns' if native == 0 else '1 ms'}" in page.text
 
 
 def test_axis_never_leaves_the_analysed_range(summary):

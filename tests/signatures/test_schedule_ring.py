@@ -3,15 +3,15 @@
 Values are sets of contributing ranks (bit r = rank r), so a contribution that is missing or counted twice shows.
 """
 
-import random
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from helpers.graphs import fabric
+from helpers.graphs import fabric, operations_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.matching import matched
+from oracles.ring_data import Machine, Piece
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph
@@ -65,20 +65,6 @@ def signatures(draw: st.DrawFn, collective: str) -> Signature:
     )
 
 
-@dataclass(frozen=True)
-class Piece:
-    """One slice of one chunk as one ring index works on it."""
-
-    primitive: str
-    chunk: int
-    number: int
-    elements: int
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return self.chunk, self.number
-
-
 def pieces(signature: Signature) -> dict[tuple[int, int], list[Piece]]:
     """What every (rank, channel) works on, in order."""
     found: dict[tuple[int, int], list[Piece]] = defaultdict(list)
@@ -114,77 +100,17 @@ def kinds_of(piece: Piece) -> list[int]:
     return kinds + [CALC] + ([SEND] if piece.primitive.endswith("SEND") else [])
 
 
-class Machine:
-    """Runs a schedule: messages as early as they may, calcs as late as they can be, else in random order."""
-
-    def __init__(self, signature: Signature, schedule: Schedule) -> None:
-        self.schedule = schedule
-        self.kind, self.rank = schedule.kind.tolist(), schedule.rank.tolist()
-        self.piece = piece_of_operation(signature, schedule)
-        self.reduces = signature.collective in ("AllReduce", "ReduceScatter", "Reduce")
-        self.value = [0] * len(schedule)
-        self.output: dict[tuple[int, int], dict[tuple[int, int], int]] = defaultdict(dict)
-        sends, recvs = schedule.messages()
-        self.source = dict(zip(recvs.tolist(), sends.tolist(), strict=True))
-        self.before: list[list[int]] = [[] for _ in self.kind]
-        for first, then in zip(schedule.before.tolist(), schedule.after.tolist(), strict=True):
-            self.before[then].append(first)
-        self.held: Counter[tuple[int, int]] = Counter()  # slices received and not yet worked on
-        self.most_held = 0
-        self.run()
-
-    def run(self) -> None:
-        rng = random.Random(0)
-        behind: list[list[int]] = [[] for _ in self.kind]
-        missing = [0] * len(self.kind)
-        for then, firsts in enumerate(self.before):
-            for first in firsts + ([self.source[then]] if then in self.source else []):
-                behind[first].append(then)
-                missing[then] += 1
-        ready = [
-            [i for i, m in enumerate(missing) if m == 0 and self.kind[i] in kinds] for kinds in ((CALC,), (SEND, RECV))
-        ]
-        done = 0
-        while ready[0] or ready[1]:
-            queue = ready[1] or ready[0]
-            at = rng.randrange(len(queue))
-            queue[at], queue[-1] = queue[-1], queue[at]
-            operation = queue.pop()
-            self.execute(operation)
-            done += 1
-            for then in behind[operation]:
-                missing[then] -= 1
-                if missing[then] == 0:
-                    ready[self.kind[then] != CALC].append(then)
-        assert done == len(self.kind)
-
-    def execute(self, operation: int) -> None:
-        where = self.rank[operation], int(self.schedule.cpu[operation])
-        piece = self.piece[operation]
-        if self.kind[operation] == CALC:
-            received = [self.value[b] for b in self.before[operation] if self.kind[b] == RECV]
-            assert len(received) == piece.primitive.startswith("RECV")
-            self.held[where] -= len(received)
-            self.value[operation] = self.work(where, piece, *received)
-        elif self.kind[operation] == SEND:
-            (self.value[operation],) = [self.value[b] for b in self.before[operation] if self.kind[b] == CALC]
-        else:
-            sender = self.source[operation]
-            assert self.piece[sender].key == piece.key  # first in, first out brings the right slice
-            assert self.piece[sender].elements == piece.elements
-            self.value[operation] = self.value[sender]
-            self.held[where] += 1
-            self.most_held = max(self.most_held, self.held[where])
-
-    def work(self, where: tuple[int, int], piece: Piece, received: int = 0) -> int:
-        own = 1 << where[0]
-        if "REDUCE" in piece.primitive:
-            assert not received & own  # counted twice
-        value = received | own if "REDUCE" in piece.primitive or piece.primitive == "SEND" else received
-        # Forwarding a partial sum stores nothing; whoever sends first keeps its own data, reduced or not.
-        if piece.primitive != "RECV_REDUCE_SEND" and not (piece.primitive == "SEND" and self.reduces):
-            self.output[where][piece.key] = value
-        return value
+def machine_of(signature: Signature, schedule: Schedule) -> Machine:
+    found = operations_of(schedule)
+    return Machine(
+        found.kind,
+        found.rank,
+        schedule.cpu.tolist(),
+        [(before, after) for before, after, _ in found.dependencies],
+        matched(found.kind, found.rank, found.peer, found.tag),
+        piece_of_operation(signature, schedule),
+        reduces=signature.collective in ("AllReduce", "ReduceScatter", "Reduce"),
+    )
 
 
 def expected_output(signature: Signature, ring: tuple[int, ...], rank: int, chunk: int) -> int | None:
@@ -209,7 +135,7 @@ def expected_output(signature: Signature, ring: tuple[int, ...], rank: int, chun
 def test_the_data_are_right(collective: str, data: st.DataObject) -> None:
     signature = data.draw(signatures(collective))
     n = signature.ranks
-    machine = Machine(signature, expand(signature))
+    machine = machine_of(signature, expand(signature))
     assert machine.most_held <= signature.fifo_slices
     lengths: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
     for (_, channel), mine in pieces(signature).items():

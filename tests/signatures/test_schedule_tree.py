@@ -1,6 +1,5 @@
 """Tree AllReduce on symbolic data, its counts, chunks and timelines (facts/nccl_schedules.md 3, 7, 8.2, 9.3)."""
 
-import heapq
 import random
 from collections import Counter, defaultdict
 
@@ -9,6 +8,7 @@ import pytest
 from helpers.schedules import check, link_of, moved, nodes_of, run
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.trees import BYTES, EventModel, Rows
 
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.goal import CALC, RECV, SEND
@@ -280,80 +280,18 @@ def test_refusals(changes: dict[str, object], error: type[InputError], said: str
         tree_signature(node_of_rank=places, **{**plain, **changes})  # type: ignore[arg-type]
 
 
-BYTES = 512 * KIB
-COSTS = {"send": max(1090, BYTES / 48.7), "reduce": max(1770, BYTES / 36.9), "top": max(2270, BYTES / 23)}
-COSTS |= {"copy": max(1060, BYTES / 27.5), "receive": max(930, BYTES / 46.7)}
-
-
-class EventModel:
-    """The event model of section 9.3 on the program of a tree: work, links that queue, credits of eight chunks."""
-
-    def __init__(self, signature: Signature, shared: bool) -> None:
-        p = slices(signature)
-        self.nodes, self.shared = signature.nodes, shared
-        self.rank, self.chain, self.step = p.rank.tolist(), p.chain.tolist(), p.step.tolist()
-        rows = list(zip(self.rank, self.chain, self.step, strict=True))
-        self.row_of = {key: row for row, key in enumerate(rows)}
-        self.receives = set(p.receives.slice.tolist())
-        self.sends: list[list[tuple[int, int]]] = [[] for _ in rows]
-        self.behind: list[list[int]] = [[] for _ in rows]
-        self.inputs = [0] * len(rows)
-        received = zip(p.receives.slice.tolist(), p.receives.peer.tolist(), p.receives.link.tolist(), strict=True)
-        to = {(self.rank[row], peer, link, self.step[row]): row for row, peer, link in received}
-        for row, peer, link in zip(p.sends.slice.tolist(), p.sends.peer.tolist(), p.sends.link.tolist(), strict=True):
-            connection, chunk = (peer, self.rank[row], link), self.step[row]
-            self.sends[row].append((link, to[*connection, chunk]))
-            self.inputs[to[*connection, chunk]] += 1
-            if chunk >= 8:
-                self._follow(to[*connection, chunk - 8], row)
-        for row, (rank, chain, chunk) in enumerate(rows):
-            if chunk > 0:
-                self._follow(self.row_of[rank, chain, chunk - 1], row)
-        self.start, self.end = [0.0] * len(rows), [0.0] * len(rows)
-        self.free: dict[object, float] = defaultdict(float)
-        self.heap: list[tuple[float, int, int, int]] = []
-        for row in [row for row, count in enumerate(self.inputs) if count == 0]:
-            self._push(row)
-        while self.heap:
-            self._finish()
-        assert not any(self.inputs)
-
-    def _follow(self, row: int, then: int) -> None:
-        self.inputs[then] += 1
-        self.behind[row].append(then)
-
-    def _push(self, row: int) -> None:
-        heapq.heappush(self.heap, (self.start[row] + self._cost(row), self.chain[row], self.rank[row], row))
-
-    def _cost(self, row: int) -> float:
-        if self.chain[row] == 1:
-            return COSTS["copy" if self.sends[row] else "receive"]
-        if row not in self.receives:
-            return COSTS["send"]
-        return COSTS["reduce" if (self.rank[row], 1, 0) in self.row_of else "top"]
-
-    def _finish(self) -> None:
-        now, _, rank, row = heapq.heappop(self.heap)
-        self.end[row] = now
-        for _, target in sorted(self.sends[row]):
-            inside = self.nodes[rank] == self.nodes[self.rank[target]]
-            key = rank if self.shared and not inside else (rank, self.rank[target])
-            self.free[key] = max(now, self.free[key]) + BYTES / (150 if inside else 25)
-            self._arrive(target, self.free[key] + (1000 if inside else 5000))
-        for then in self.behind[row]:
-            self._arrive(then, now)
-
-    def _arrive(self, row: int, time: float) -> None:
-        self.start[row] = max(self.start[row], time)
-        self.inputs[row] -= 1
-        if self.inputs[row] == 0:
-            self._push(row)
+def rows_of(signature: Signature) -> tuple[Rows, Rows, Rows]:
+    """The slices of a tree as the simulation wants it: slices, receives, sends."""
+    p = slices(signature)
+    columns = [(p.rank, p.chain, p.step), *((ends.slice, ends.peer, ends.link) for ends in (p.receives, p.sends))]
+    own, receives, sends = (list(zip(*(c.tolist() for c in three), strict=True)) for three in columns)
+    return own, receives, sends
 
 
 def timelines(nodes: int, pattern: str, chunks: int, shared: bool) -> tuple[int, int, int]:
     """Classes of equal timelines: up, down, both; the root has one line for the two."""
     signature = signature_of(Protocol.SIMPLE, chunks * BYTES, nodes, 4, pattern=pattern)
-    model = EventModel(signature, shared)
+    model = EventModel(*rows_of(signature), signature.nodes, shared)
     lines: dict[int, dict[int, tuple[float, ...]]] = {0: {}, 1: {}}
     for first in range(0, len(model.rank), chunks):
         line = tuple(round(time, 4) for time in model.end[first : first + chunks])

@@ -1,7 +1,7 @@
 """How bytes spread over channels, by NCCL version."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from atlas_lp.errors import UnsupportedError
@@ -84,20 +84,20 @@ def groups(draw: st.DrawFn) -> tuple[list[Task], int, int]:
     return tasks, channels, draw(st.sampled_from([2, 3, 4, 8, 64, 512, 4096]))
 
 
-def parts_or_none(rule: str, tasks: list[Task], channels: int, ranks: int) -> list[PartList] | None:
+def parts_of(rule: str, tasks: list[Task], channels: int, ranks: int) -> list[PartList]:
+    """The parts; cases that 2.22 refuses do not count as cases."""
     try:
         return split(rule, tasks, channels, ranks)
     except UnsupportedError:
         assert rule == "2.22"
-        return None
+        reject()
 
 
 @pytest.mark.parametrize("rule", SPLIT_RULES)
 @given(group=groups())
 def test_parts_cover_every_operation_on_channels_that_exist(rule: str, group: tuple[list[Task], int, int]) -> None:
     tasks, channels, ranks = group
-    result = parts_or_none(rule, tasks, channels, ranks)
-    for task, parts in zip(tasks, result or [], strict=result is not None):
+    for task, parts in zip(tasks, parts_of(rule, tasks, channels, ranks), strict=True):
         numbers, counts = zip(*parts, strict=True)
         assert sum(counts) == task.count
         assert min(counts) > 0

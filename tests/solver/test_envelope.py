@@ -5,9 +5,11 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from helpers.graphs import all_paths, brute_force, fabric, graph_of, graph_of_lines, graphs, highest_area, random_graph
+from helpers.graphs import all_paths, brute_force, fabric, graph_of, graph_of_lines, graphs, random_graph
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import paths
+from oracles.areas import highest_area
 
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import Fabric
@@ -28,16 +30,6 @@ def exact(graph: EventGraph, chosen: Fabric, latency: Fraction, gap: Fraction) -
     return Evaluator(graph, chosen.theta()).at(point(latency, gap)).time_ns
 
 
-def brute_breakpoints(lines: set[tuple[Fraction, int]], start: Fraction, stop: Fraction) -> list[Fraction]:
-    """Points where the highest line changes, by trying every crossing of two lines."""
-    found = set()
-    for c, s in lines:
-        for d, t in lines:
-            if s < t and start < (x := (c - d) / (t - s)) < stop and c + s * x == max(e + u * x for e, u in lines):
-                found.add(x)
-    return sorted(found)
-
-
 def check_pieces(pieces: list[Piece], lines: set[tuple[Fraction, int]], start: Fraction, stop: Fraction) -> None:
     """The pieces are the maximum of *lines* on start..stop, each of positive length, slopes rising."""
     assert (pieces[0].start, pieces[-1].stop) == (start, stop)
@@ -46,7 +38,7 @@ def check_pieces(pieces: list[Piece], lines: set[tuple[Fraction, int]], start: F
         assert left.stop == right.start
         assert left.at(left.stop) == right.at(right.start)
         assert left.slope < right.slope
-    assert [piece.start for piece in pieces[1:]] == brute_breakpoints(lines, start, stop)
+    assert [piece.start for piece in pieces[1:]] == paths.breakpoints(lines, start, stop)
     for piece in pieces:
         for x in (piece.start, (piece.start + piece.stop) / 2, piece.stop):
             assert piece.at(x) == max(c + s * x for c, s in lines)

@@ -5,9 +5,9 @@ import random
 from fractions import Fraction
 
 import pytest
-from helpers.graphs import highest_area, polygon_area
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.areas import highest_area, polygon_area
 
 from atlas_lp.solver.axis import Point
 from atlas_lp.solver.longest_path import Plane
@@ -142,12 +142,13 @@ def test_exploring_finds_the_planes_by_asking_for_tangents(planes: list[Plane], 
 def test_hulls_turn_left_and_hold_every_point(points: list[Point]) -> None:
     hull = [xy(p) for p in convex_hull(points)]
     assert set(hull) <= {xy(p) for p in points}
-    if len(hull) < 3:
-        return
 
     def turn(a: XY, b: XY, c: XY) -> Fraction:
         return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
+    if len(hull) < 3:
+        assert not any(turn(*(xy(p) for p in three)) for three in itertools.combinations(points, 3))
+        return
     for a, b, c in zip(hull, hull[1:] + hull[:1], hull[2:] + hull[:2], strict=True):
         assert turn(a, b, c) > 0
     for a, b in zip(hull, hull[1:] + hull[:1], strict=True):

@@ -83,9 +83,10 @@ def trace(tmp_path: Path) -> Path:
     return two_ranks().write(tmp_path / "trace.sqlite")
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return write_demo(tmp_path_factory.mktemp("demo"))
+@pytest.fixture(name="demo")
+def demo_files(demo: Path) -> list[Path]:
+    """Its files, in order of the nodes."""
+    return sorted(demo.iterdir())
 
 
 def test_each_collective_joins_to_its_kernel(trace: Path) -> None:

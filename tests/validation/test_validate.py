@@ -16,7 +16,6 @@ from atlas_lp.errors import UnsupportedError
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.peak_memory import restart_peak, whole_peak_bytes
 from atlas_lp.traces.reading.read import read_trace
-from atlas_lp.traces.synthetic.demo import write_demo
 from atlas_lp.validation.loggopsim import Simulator
 from atlas_lp.validation.validate import validate
 
@@ -34,13 +33,12 @@ def test_one_collective_after_the_other_is_the_same_both_ways(tmp_path):
     assert times(found)["lp (HiGHS)"] == pytest.approx(times(found)["composite"], rel=1e-9)
     assert found.measured_ns == 12_000_000
     for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
-        assert whole <= composite
-        assert composite == pytest.approx(whole, rel=0.01)
+        assert composite == pytest.approx(whole, rel=1e-12)
 
 
-def test_a_training_step_of_sixteen_gpus_within_one_percent(tmp_path):
-    write_demo(tmp_path)
-    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
+@pytest.mark.slow
+def test_a_training_step_of_sixteen_gpus_within_a_thousandth(demo):
+    found = validate(read_trace([demo]), CollectiveSolver(FABRIC))
     assert len(found.points) == 5
     assert found.methods[1].vertices > 1_000_000
     assert found.difference < 0.001
@@ -144,9 +142,9 @@ def test_every_method_tells_its_memory(tmp_path):
     """On Linux peaks can be counted anew; no part has more than the whole."""
     two_ranks(tmp_path)
     peaks = [m.peak_bytes for m in validate(read_trace([tmp_path]), CollectiveSolver(FABRIC)).methods]
-    assert all(0 <= peak <= whole_peak_bytes() for peak in peaks)
-    if restart_peak():
-        assert all(peaks)
+    assert len(peaks) == 3
+    least = 1 if restart_peak() else 0
+    assert least <= min(peaks) <= max(peaks) <= whole_peak_bytes()
 
 
 def test_json_keeps_its_contract(tmp_path):
@@ -169,9 +167,17 @@ PAPER_SIZES = (16 << 20, (64 << 20) + 1, 4096)
 """16 to 64 MiB, as in section IV.B of the paper."""
 
 
+EVERY_KIND = (*EVERY_RANK, "Broadcast", "Reduce")
+
+
 @pytest.mark.parametrize(
     ("kinds", "uneven"),
-    [(kinds, uneven) for kinds in (EVERY_RANK, (*EVERY_RANK, "Broadcast", "Reduce")) for uneven in (False, True)],
+    [
+        (EVERY_RANK, False),
+        pytest.param(EVERY_RANK, True, marks=pytest.mark.slow),
+        pytest.param(EVERY_KIND, False, marks=pytest.mark.slow),
+        pytest.param(EVERY_KIND, True, marks=pytest.mark.slow),
+    ],
 )
 def test_twenty_random_collectives_of_the_paper_within_one_percent(tmp_path, kinds, uneven):
     """64 GPUs on 16 nodes, less than a tenth of the time between collectives."""
@@ -179,10 +185,18 @@ def test_twenty_random_collectives_of_the_paper_within_one_percent(tmp_path, kin
     assert validate(read_trace([tmp_path]), CollectiveSolver(FABRIC)).difference < 0.01
 
 
+def test_uneven_ranks_of_sixteen_gpus_within_one_percent(tmp_path):
+    """The hardest case of the paper's 64 GPUs, on 4 nodes: a class for every rank, rooted collectives among others."""
+    random_collectives(tmp_path, 0, EVERY_KIND, uneven=True, nodes=4, sizes=PAPER_SIZES)
+    assert validate(read_trace([tmp_path]), CollectiveSolver(FABRIC)).difference < 0.01
+
+
+# GPUs of a node differ and nodes do not: 4 nodes have the classes of ranks that 16 have.
+@pytest.mark.parametrize("nodes", [4, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("uneven", "difference"), [(False, 0.003), (True, 1e-9)])
-def test_small_collectives_on_64_gpus(tmp_path, uneven, difference):
+def test_small_collectives(tmp_path, uneven, difference, nodes):
     """Random compute of up to a third of each collective: uneven ranks have a class each, and nothing is lost."""
-    random_collectives(tmp_path, 0, (*EVERY_RANK, "Broadcast", "Reduce"), uneven=uneven)
+    random_collectives(tmp_path, 0, EVERY_KIND, uneven=uneven, nodes=nodes)
     found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
     for composite, whole in zip(times(found)["composite"], times(found)["monolithic"], strict=True):
         assert whole <= composite * (1 + 1e-9)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from atlas_lp.errors import NoNcclError, PayloadError, TraceError
 from atlas_lp.signatures.nccl.collectives import COLLECTIVES
@@ -156,7 +156,7 @@ def _read(path: Path, range_name: str | None) -> _File:
                 elif name == "distributedInfo" and isinstance(value, dict):
                     kept.information = value
                 elif name == "baseTimeNanoseconds" and isinstance(value, int):
-                    kept.base_ns = value
+                    kept.base_ns = _base(value)
     except FileNotFoundError:
         raise TraceError(f"{path}: no such file") from None
     except (OSError, EOFError, zlib.error, ValueError, ArithmeticError) as error:
@@ -175,7 +175,7 @@ def _take(kept: _File, event: dict[str, Any], range_name: str | None) -> None:
     end = start + _nanoseconds(event.get("dur", 0))
     if category in _GPU_WORK:
         device = arguments.get("device")
-        if isinstance(device, int):
+        if _is_number(device):
             first, last = kept.activity.get(device, (start, end))
             kept.activity[device] = (min(first, start), max(last, end))
         if category == "kernel" and name.lower().startswith("nccl"):
@@ -189,6 +189,18 @@ def _take(kept: _File, event: dict[str, Any], range_name: str | None) -> None:
             kept.windows.append((start, end))
     if category == "cpu_op" and isinstance(event.get("pid"), int):
         kept.pid = event["pid"]
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    """Whether *value* can be the number of a device, a stream, a block or a thread."""
+    return isinstance(value, int) and 0 <= value < 2**31
+
+
+def _base(value: int) -> int:
+    """Time from which a file counts; with all that is added it must fit into 64 bits."""
+    if not 0 <= value < 2**62:
+        raise ValueError(f"baseTimeNanoseconds {value} is no time")
+    return value
 
 
 def _nanoseconds(value: Any) -> int:
@@ -241,7 +253,7 @@ def _around(
 def _kernel(raw: dict[str, Any], streams: dict[tuple[int, int], dict[int, int]], base_ns: int) -> Kernel:
     device, context, stream = (raw.get(name) for name in ("device", "context", "stream"))
     grid, block = raw.get("grid"), raw.get("block")
-    if not isinstance(device, int) or not isinstance(stream, int):
+    if not _is_number(device) or not _is_number(stream):
         raise TraceError(f"an NCCL kernel at {raw['start']} ns names no device and stream")
     known = streams.setdefault((device, stream), {})
     position = known.setdefault(context if isinstance(context, int) else 0, len(known))
@@ -250,8 +262,8 @@ def _kernel(raw: dict[str, Any], streams: dict[tuple[int, int], dict[int, int]],
         raw["end"] + base_ns,
         device,
         stream + (position << STREAM_BITS),
-        grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else 0,
-        block[0] if isinstance(block, list) and block and isinstance(block[0], int) else 0,
+        grid[0] if isinstance(grid, list) and grid and _is_number(grid[0]) else 0,
+        block[0] if isinstance(block, list) and block and _is_number(block[0]) else 0,
         raw["name"].split("(")[0],
     )
 

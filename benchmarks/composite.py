@@ -26,9 +26,9 @@ from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import event_graph
 from atlas_lp.peak_memory import peak_bytes
+from atlas_lp.program.dependencies.readings import find_links
 from atlas_lp.program.job import solve_job
 from atlas_lp.program.message_graph import message_graph
-from atlas_lp.program.readings import find_links
 from atlas_lp.solver.axis import LATENCY, point
 from atlas_lp.solver.envelope import Box
 from atlas_lp.solver.longest_path import Evaluator

@@ -20,8 +20,9 @@ import atlas_lp
 from atlas_lp import errors
 from atlas_lp.cli import main
 from atlas_lp.fabrics.fabric import load_fabric
-from atlas_lp.goal.event_graph import event_graph
+from atlas_lp.goal.event_graph import PortRule, event_graph
 from atlas_lp.goal.text import parse_goal
+from atlas_lp.solver.axis import GAP, LATENCY
 from atlas_lp.solver.envelope import Box
 from atlas_lp.solver.solve import solve
 
@@ -257,12 +258,12 @@ def test_every_folder_with_code_is_a_room_and_rooms_stand_on_lower_ones():
 def test_the_example_of_the_model_is_what_is_computed_by_hand():
     drawn = load_script("model_figure")
     schedule = parse_goal((ROOT / "docs" / "three_ranks.goal").read_text("utf-8"))
-    envelope = solve(event_graph(schedule, np.arange(3), "port", False), load_fabric(), Box())
-    below, above = envelope.along_latency(Fraction(1, 25))
+    envelope = solve(event_graph(schedule, np.arange(3), PortRule.PORT), load_fabric(), Box())
+    below, above = envelope.along(LATENCY, Fraction(1, 25))
     assert (below.constant_ns, below.slope) == (Fraction("12021.4"), 1)
     assert (above.constant_ns, above.slope) == (Fraction("8042.8"), 2)
     assert below.stop == above.start == drawn.breakpoint_ns() == Fraction(19893, 5)
-    assert envelope.along_gap(Fraction(3700))[0].stop == Fraction(580, 13107)
+    assert envelope.along(GAP, Fraction(3700))[0].stop == Fraction(580, 13107)
     for latency in (Fraction(0), Fraction(3700), Fraction(10_000)):
         by_hand = max(drawn.end_ns(rank, latency) for rank in range(3))
         assert envelope.time_ns(latency, Fraction(1, 25)) == by_hand

@@ -17,8 +17,8 @@ from atlas_lp.analysis.assumptions import job_assumptions
 from atlas_lp.analysis.attribution import Attribution
 from atlas_lp.collectives.rank_classes import times_ns
 from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.program.dependencies.readings import possible_readings
 from atlas_lp.program.job import Job
-from atlas_lp.program.readings import possible_readings
 from atlas_lp.schemas import SUMMARY
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
 from atlas_lp.solver.axis import AXES

@@ -269,8 +269,8 @@ def export(
       atlas-lp goal export traces/ --signature 3fa9 -o allreduce.goal
       atlas-lp goal export traces/ -o step.goal.zst
     """
+    from atlas_lp.program.dependencies.readings import find_links
     from atlas_lp.program.message_graph import message_graph
-    from atlas_lp.program.readings import find_links
     from atlas_lp.signatures.algorithms.expand import expand as expand_signature
     from atlas_lp.traces.signing.signed_trace import SignedTrace
 

@@ -2,8 +2,8 @@
 
 Each instance has two vertices per class of its ranks: *ready*, when the last rank of the class has arrived, and *done*;
 one edge for each plane between two classes (:mod:`~atlas_lp.collectives.rank_classes`).  How instances follow each
-other is for :mod:`~atlas_lp.program.readings` to say.  Time inside NCCL kernels is never a cost, because it contains
-waiting.
+other is for :mod:`~atlas_lp.program.dependencies.readings` to say.  Time inside NCCL kernels is never a cost, because
+it contains waiting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.program.links import Links
+from atlas_lp.program.dependencies.links import Links
 from atlas_lp.program.nic_sharing import Rows, without_cycles
 from atlas_lp.program.vertices import Vertices
 from atlas_lp.solver.envelope import RankClasses
@@ -86,7 +86,7 @@ def _graph(links: Links, rows: Sequence[Rows], signed: SignedTrace, vertices: Ve
     """Join links and rows of instances; return the graph and the owner of every cost row."""
     waits = np.zeros((len(links.costs_ns), len(COMPONENTS)), dtype=np.int64)
     waits[:, COMPONENTS.index("calc_ns")] = links.costs_ns
-    before, after = links.on(vertices)
+    before, after = vertices.ends_of(links)
     source = np.concatenate([before, *(r.sources for r in rows)]).astype(np.int32)
     target = np.concatenate([after, *(r.targets for r in rows)]).astype(np.int32)
     costs = np.concatenate([waits, *(r.vectors for r in rows)])

@@ -23,10 +23,10 @@ from atlas_lp.goal.schedule import Schedule
 from atlas_lp.program.arrival_skew import split_by_rank
 from atlas_lp.program.compose import Program, compose
 from atlas_lp.program.critical_path import Step, steps_of
-from atlas_lp.program.links import Links
+from atlas_lp.program.dependencies.links import Links
+from atlas_lp.program.dependencies.readings import find_links
 from atlas_lp.program.message_graph import message_graph
 from atlas_lp.program.nic_sharing import PortLoads, Rows, shared_ports
-from atlas_lp.program.readings import find_links
 from atlas_lp.program.replay import Replay, replay
 from atlas_lp.program.vertices import Vertices
 from atlas_lp.program.what_if import AS_RECORDED, WhatIf, named
@@ -173,26 +173,25 @@ def _program_key(solver: CollectiveSolver, graph: EventGraph) -> str:
 
 
 class _LinksOfReadings:
-    """Links of one signed trace, found once for every reading, with the changes of a what-if or as recorded."""
+    """Links of one signed trace, found once for every reading, with a factor on compute or as recorded."""
 
-    def __init__(self, signed: SignedTrace, what_if: WhatIf) -> None:
-        self._signed, self._what_if = signed, what_if
+    def __init__(self, signed: SignedTrace, compute: Fraction) -> None:
+        self._signed, self._compute = signed, compute
         self._known: dict[tuple[str | None, Fraction], Links] = {}
 
     def by(self, dependencies: str | None) -> Links:
         """Links of a reading, changed as asked for; None is the default reading of the trace."""
-        return self._found(dependencies, self._what_if)
+        return self._found(dependencies, self._compute)
 
     def as_recorded(self, dependencies: str) -> Links:
         """Links of a reading without any change."""
-        return self._found(dependencies, AS_RECORDED)
+        return self._found(dependencies, Fraction(1))
 
-    def _found(self, dependencies: str | None, what_if: WhatIf) -> Links:
-        key = dependencies, what_if.compute
-        if key not in self._known:
-            links = find_links(self._signed, dependencies, what_if)
-            self._known[key] = self._known[links.dependencies, what_if.compute] = links
-        return self._known[key]
+    def _found(self, dependencies: str | None, compute: Fraction) -> Links:
+        if (dependencies, compute) not in self._known:
+            links = find_links(self._signed, dependencies, compute)
+            self._known[dependencies, compute] = self._known[links.dependencies, compute] = links
+        return self._known[dependencies, compute]
 
 
 def solve_job(
@@ -206,15 +205,15 @@ def solve_job(
 ) -> Job:
     """Sign *trace* and solve its collectives with *solver*.
 
-    *dependencies* is as for :func:`~atlas_lp.program.readings.find_links`; with *gpu* the job is what that GPU alone
-    saw; *what_if* changes it; with *contention* collectives that overlap share their NICs.
+    *dependencies* is as for :func:`~atlas_lp.program.dependencies.readings.find_links`; with *gpu* the job is what that
+    GPU alone saw; *what_if* changes it; with *contention* collectives that overlap share their NICs.
 
     Raises what signing, expanding and solving raise; nothing is written but cache entries.
     """
     signed = SignedTrace.of(trace, solver.fabric.gpus_per_nic)
     if gpu is not None:
         signed = signed.seen_by(gpu)
-    links = _LinksOfReadings(signed, what_if)
+    links = _LinksOfReadings(signed, what_if.compute)
     reading = links.by(dependencies).dependencies
     envelopes = solver.envelopes(signed.signatures)
     passing = {key: _Passing(envelope) for key, envelope in envelopes.items()}

@@ -1,8 +1,8 @@
 """A whole trace as one GOAL schedule: every message of every collective, between measured gaps.
 
 The composition of :mod:`~atlas_lp.program.compose` with its instances expanded: per operation two calcs of 0 ns mark
-begin and end; what lies between, by either reading of :mod:`~atlas_lp.program.readings`, are calcs.  Unlike in the
-composition, every rank of a collective begins when it arrives and ends with its own last operation.
+begin and end; what lies between, by either reading of :mod:`~atlas_lp.program.dependencies.readings`, are calcs.
+Unlike in the composition, every rank of a collective begins when it arrives and ends with its own last operation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from atlas_lp.errors import UnsupportedError
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import issue_order
 from atlas_lp.goal.schedule import CALC, Ints, Schedule
-from atlas_lp.program.links import Links
+from atlas_lp.program.dependencies.links import Links
 from atlas_lp.program.nic_sharing import busy_periods
 from atlas_lp.signatures.algorithms.expand import MAX_OPERATIONS, expand, operation_count
 from atlas_lp.traces.signing.sign import SignedInstance

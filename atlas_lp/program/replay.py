@@ -14,7 +14,7 @@ import numpy as np
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.goal.schedule import Ints
 from atlas_lp.program.compose import Program, compose
-from atlas_lp.program.links import Links
+from atlas_lp.program.dependencies.links import Links
 from atlas_lp.solver.envelope import RankClasses
 from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.traces.signing.signed_trace import SignedTrace

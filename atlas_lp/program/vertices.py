@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlas_lp.goal.schedule import Ints
+from atlas_lp.program.dependencies.links import Links
 from atlas_lp.solver.envelope import RankClasses
 from atlas_lp.traces.signing.timeline import Timeline
 
@@ -51,6 +52,13 @@ class Vertices:
     def end(self) -> int:
         """The first vertex behind those of all instances."""
         return 1 + 2 * int(self.classes.sum())
+
+    def ends_of(self, links: Links) -> tuple[Ints, Ints]:
+        """Sources and targets of *links*, whose places do not know of classes, as vertices."""
+        behind = self.end + np.arange(links.others)
+        # Place -1, the start, is the last entry of each table: vertex 0.
+        ends, begins = (np.concatenate([own, behind, [0]]) for own in (self.done, self.ready))
+        return ends[links.sources], begins[links.targets]
 
     def instance(self, vertex: int) -> int:
         """The instance that *vertex* belongs to."""

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import Fabric
-from atlas_lp.goal.schedule import Ints
 from atlas_lp.traces.signing.signed_trace import SignedTrace
 from atlas_lp.units import format_bandwidth, format_time
 
@@ -37,14 +36,6 @@ class WhatIf:
             raise InputError(
                 f"compute can be scaled by 0 to 100, with at most three decimals, not by {float(self.compute):g}"
             )
-
-    def scaled(self, times_ns: Ints) -> Ints:
-        """Measured compute times times the factor, in whole ns (halves up)."""
-        if self.compute == 1:
-            return times_ns
-        over, under = self.compute.as_integer_ratio()
-        scaled: Ints = (2 * over * times_ns + under) // (2 * under)
-        return scaled
 
     def sentences(self, dependencies: str) -> list[str]:
         """The changes in words, none when nothing is changed; what counts as compute depends on *dependencies*."""

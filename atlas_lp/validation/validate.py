@@ -89,8 +89,8 @@ def validate(
 ) -> Validation:
     """Compare all methods on *trace* at *points* (default: :func:`default_points` of the fabric of *solver*).
 
-    *dependencies* is as for :func:`~atlas_lp.program.readings.find_links`.  LogGOPSim runs one calc of a cpu at a time,
-    so it gets what the order of streams gives.
+    *dependencies* is as for :func:`~atlas_lp.program.dependencies.readings.find_links`.  LogGOPSim runs one calc of a
+    cpu at a time, so it gets what the order of streams gives.
 
     Raises what reading, signing and solving raise; a monolithic graph that is too large is noted, not raised.
     """

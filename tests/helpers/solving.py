@@ -5,8 +5,8 @@ from fractions import Fraction
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.program.compose import compose
+from atlas_lp.program.dependencies.readings import find_links
 from atlas_lp.program.job import solve_job
-from atlas_lp.program.readings import find_links
 from atlas_lp.solver.axis import point
 from atlas_lp.solver.envelope import RankClasses
 from atlas_lp.solver.longest_path import Evaluator

@@ -109,8 +109,8 @@ def test_events_cannot_be_asked_for_where_they_were_not_recorded(tmp_path):
 
 
 def test_one_kernel_may_carry_several_operations():
-    from atlas_lp.program.event_links import event_links
-    from atlas_lp.program.links import START
+    from atlas_lp.program.dependencies.event_links import event_links
+    from atlas_lp.program.dependencies.links import START
     from atlas_lp.traces.work import Work
 
     class Times:

@@ -2,22 +2,23 @@
 
 *streams*: on every GPU an operation follows, on each stream, the last operation that had ended when it started,
 unless another one ran in between; the gap is the time since the last operation of the GPU ended.  All that lies between
-is taken as a fixed wait, as in the paper (:mod:`~atlas_lp.program.stream_links`).
+is taken as a fixed wait, as in the paper (:mod:`~atlas_lp.program.dependencies.stream_links`).
 
 *events*: every piece of GPU work is a vertex of its own.  It follows the work before it on its stream, the work behind
 an event that its stream waited for, and the host's call, which follows the work that the host had waited for.  What is
 left between the last of these and its start is a fixed delay.  An operation that waited for a gradient thus depends on
 the compute that made it and not on the operation before it: when the network slows, that slack is used up before the
-step grows (:mod:`~atlas_lp.program.event_links`).
+step grows (:mod:`~atlas_lp.program.dependencies.event_links`).
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from atlas_lp.errors import InputError
-from atlas_lp.program.event_links import event_links
-from atlas_lp.program.links import Links
-from atlas_lp.program.stream_links import stream_links
-from atlas_lp.program.what_if import AS_RECORDED, WhatIf
+from atlas_lp.program.dependencies.event_links import event_links
+from atlas_lp.program.dependencies.links import Links
+from atlas_lp.program.dependencies.stream_links import stream_links
 from atlas_lp.traces.signing.signed_trace import SignedTrace
 from atlas_lp.traces.trace import Trace
 
@@ -35,14 +36,16 @@ def possible_readings(trace: Trace) -> tuple[str, ...]:
     return DEPENDENCIES if records_events(trace) else ("streams",)
 
 
-def find_links(signed: SignedTrace, dependencies: str | None = None, what_if: WhatIf = AS_RECORDED) -> Links:
+def find_links(signed: SignedTrace, dependencies: str | None = None, compute: Fraction = Fraction(1)) -> Links:
     """Links by *dependencies*, one of :data:`DEPENDENCIES`; None takes events where the trace recorded them.
+
+    *compute* is a factor on measured compute time.
 
     Raises :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded.
     """
     used = dependencies or possible_readings(signed.trace)[0]
     if used == "streams":
-        return stream_links(signed.timeline, what_if)
+        return stream_links(signed.timeline, compute)
     if signed.trace.work is None:
         raise InputError("the trace records no CUDA calls or streams: use --dependencies streams")
-    return event_links(signed.timeline, signed.trace.work, what_if)
+    return event_links(signed.timeline, signed.trace.work, compute)

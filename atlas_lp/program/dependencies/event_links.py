@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.program.links import START, Links
-from atlas_lp.program.what_if import AS_RECORDED, WhatIf
+from atlas_lp.program.dependencies.links import START, Links, scaled
 from atlas_lp.traces.signing.timeline import Timeline
 from atlas_lp.traces.trace import Gap
 from atlas_lp.traces.work import Work
 
 
-def event_links(timeline: Timeline, work: Work, what_if: WhatIf = AS_RECORDED) -> Links:
+def event_links(timeline: Timeline, work: Work, compute: Fraction = Fraction(1)) -> Links:
     """Links by recorded dependencies of every piece of GPU work.  Cost O(n log n) of the work.
 
-    For *what_if* the time of GPU work counts as compute; launches, calls of the host and delays stay as they are.
+    *compute* is a factor on the time of GPU work; launches, calls of the host and delays stay as they are.
 
     Raises :class:`~atlas_lp.errors.InputError` when an operation's kernel is not among the work.
     """
-    return _EventLinks(timeline, work, what_if).build()
+    return _EventLinks(timeline, work, compute).build()
 
 
 class _EventLinks:
     """Builds the links of one trace; work is numbered as in *work*, operations as in *timeline*."""
 
-    def __init__(self, timeline: Timeline, work: Work, what_if: WhatIf) -> None:
-        self.timeline, self.work, self.what_if = timeline, work, what_if
+    def __init__(self, timeline: Timeline, work: Work, compute: Fraction) -> None:
+        self.timeline, self.work, self.compute = timeline, work, compute
         offset = timeline.offset_ns[work.gpu]
         self.start, self.end = work.start_ns + offset, work.end_ns + offset
         self.called = work.call_ns >= 0
@@ -60,7 +61,7 @@ class _EventLinks:
         host, host_cost = self._host(delay)
         carriers = np.zeros(len(self.work), dtype=bool)
         carriers[self.carried[0]] = True
-        own = np.where(carriers, 0, self.what_if.scaled(self.end - self.start))
+        own = np.where(carriers, 0, scaled(self.end - self.start, self.compute))
         everything = np.arange(len(self.work))
         sources, targets, costs, gpus = (
             np.concatenate(pair)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from fractions import Fraction
 
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.program.vertices import Vertices
 from atlas_lp.traces.trace import Gap
 
 START = -1
@@ -32,9 +30,11 @@ class Links:
     others: int
     gaps: tuple[Gap, ...]
 
-    def on(self, vertices: Vertices) -> tuple[Ints, Ints]:
-        """Return sources and targets as *vertices* of a program."""
-        behind = vertices.end + np.arange(self.others)
-        # Place -1, the start, is the last entry of each table: vertex 0.
-        ends, begins = (np.concatenate([own, behind, [0]]) for own in (vertices.done, vertices.ready))
-        return ends[self.sources], begins[self.targets]
+
+def scaled(times_ns: Ints, factor: Fraction) -> Ints:
+    """Measured times of compute times a *factor*, in whole ns (halves up)."""
+    if factor == 1:
+        return times_ns
+    over, under = factor.as_integer_ratio()
+    result: Ints = (2 * over * times_ns + under) // (2 * under)
+    return result

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from atlas_lp.goal.schedule import Ints
-from atlas_lp.program.links import START, Links
-from atlas_lp.program.what_if import AS_RECORDED, WhatIf
+from atlas_lp.program.dependencies.links import START, Links, scaled
 from atlas_lp.traces.signing.timeline import Timeline
 from atlas_lp.traces.trace import Gap
 
 
-def stream_links(timeline: Timeline, what_if: WhatIf = AS_RECORDED) -> Links:
+def stream_links(timeline: Timeline, compute: Fraction = Fraction(1)) -> Links:
     """Links by the order of streams, merged where operations do not overlap.  Cost O(operations x streams).
 
-    All that lies between operations counts as compute for *what_if*.
+    *compute* is a factor on all that lies between operations.
     """
     before, after, costs_ns, overlaps = gap_edges(timeline)
     operations = len(timeline.gpu)
@@ -22,7 +23,7 @@ def stream_links(timeline: Timeline, what_if: WhatIf = AS_RECORDED) -> Links:
     gpus = np.where(after < 0, -1 - after, timeline.gpu[after])
     words = "operations that start before the one before them on their stream ends"
     gaps = (*timeline.gaps, *(Gap("overlap", count, words) for count in overlaps))
-    return Links("streams", before, targets, what_if.scaled(costs_ns), gpus, operations, 1, gaps)
+    return Links("streams", before, targets, scaled(costs_ns, compute), gpus, operations, 1, gaps)
 
 
 def gap_edges(timeline: Timeline) -> tuple[Ints, Ints, Ints, list[int]]:

@@ -47,9 +47,9 @@ class Choice:
     """Elements, and those of the last chunk, of every channel part (bytes for AllGather and Broadcast)."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
-    """One NCCL call on one GPU of one process, with the kernels that carried it out.
+    """One NCCL call on one GPU of one process, with the kernels that carried it out; two calls are never equal.
 
     *order* sorts the calls of a process as they were issued; *launch* is equal for calls that one kernel launch
     carried out together.  *communicator* is None where the payload has no id (NCCL < 2.25).

@@ -95,7 +95,7 @@ class _Reader:
     host: str
     handles: dict[tuple[int, int], list[_Handle]] = field(default_factory=dict)
     units: list[Unit] = field(default_factory=list)
-    handle_of: dict[int, _Handle] = field(default_factory=dict)
+    handle_of: dict[Call, _Handle] = field(default_factory=dict)
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     """(process, time, number of the unit)."""
     next_rank: defaultdict[int, set[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(set))
@@ -103,7 +103,7 @@ class _Reader:
         default_factory=lambda: defaultdict(set)
     )
     p2p_channels: dict[int, tuple[int, int]] = field(default_factory=dict)
-    alone: set[int] = field(default_factory=set)
+    alone: set[Call] = field(default_factory=set)
     _depth: int = 0
     _chosen: Call | None = None
 
@@ -218,7 +218,7 @@ def _take(reader: _Reader, line: Line, export: Export) -> None:
     elif kind == "launch" and reader.units:
         reader.launches.append((process, line.start, len(reader.units) - 1))
     elif kind == "alone" and reader.units:
-        reader.alone.update(id(call) for call in reader.units[-1].calls)
+        reader.alone.update(reader.units[-1].calls)
 
 
 def _take_init(reader: _Reader, line: Line, export: Export) -> None:
@@ -293,7 +293,7 @@ def _take_call(reader: _Reader, line: Line, export: Export) -> None:
         reduction=REDUCTIONS[reduction] if 0 <= reduction < len(REDUCTIONS) else "",
     )
     call.choice = Choice(SOURCE, element_bytes=_number(line, "type_size"))
-    reader.handle_of[id(call)] = handle
+    reader.handle_of[call] = handle
     if reader._depth:
         reader.units[-1].calls.append(call)
     else:
@@ -308,7 +308,7 @@ def _take_choice(reader: _Reader, line: Line, export: Export) -> None:
     handle, size = _handle(reader, line, export), _number(line, "size")
     reader._chosen = None
     for call in reader.units[-1].calls if reader.units else []:
-        fits = reader.handle_of[id(call)] is handle and call.size_bytes == size
+        fits = reader.handle_of[call] is handle and call.size_bytes == size
         if fits and call.choice is not None and not call.choice.algorithm:
             call.choice = replace(call.choice, algorithm=ALGORITHMS[algorithm], protocol=PROTOCOLS[protocol])
             reader._chosen = call
@@ -350,9 +350,9 @@ def _attach(reader: _Reader, rows: KernelRows) -> dict[str, int]:
         counts["headless-kernels"] += surplus
         for (_, _, unit), number in zip(launches, kernels[surplus:], strict=False):
             reader.units[unit].kernels.append(rows.kernels[number])
-    distribute(reader.units, lambda call: not call.discarded and id(call) not in reader.alone)
+    distribute(reader.units, lambda call: not call.discarded and call not in reader.alone)
     for one in reader.units:
         for call in one.calls:
             if call.kernels:
-                reader.handle_of[id(call)].device = call.kernels[0].device
+                reader.handle_of[call].device = call.kernels[0].device
     return counts

@@ -16,7 +16,7 @@ from atlas_lp.traces.nsight.ranges import Range, innermost, parents_of
 from atlas_lp.traces.records import GROUP_END, GROUP_START, Call, Kernel
 
 
-@dataclass
+@dataclass(eq=False)
 class Unit:
     """Calls issued together, by a thread, and the kernels launched for them in launch order."""
 
@@ -209,7 +209,7 @@ def _replays(
         by_replay[int(rows.process[number]), int(rows.replay[number])].append(number)
     positions = _node_positions(rows, in_graph)
     replayed: list[Unit] = []
-    used: set[int] = set()
+    used: set[Unit] = set()
     for (process, _), numbers in sorted(by_replay.items(), key=lambda item: (item[0][0], rows.launch[item[1][0]])):
         numbers.sort(key=lambda n: (rows.node[n], n))
         if rows.launch[numbers[0]] < 0:
@@ -219,9 +219,9 @@ def _replays(
             result.unattributed += len(numbers)
             continue
         capture = [captured[process][positions[process][int(rows.node[n])]] for n in numbers]
-        used.update(id(unit) for unit in capture)
+        used.update(capture)
         replayed.extend(_replay(capture, rows, numbers, launches))
-    kept = [unit for unit in units if id(unit) not in used]
+    kept = [unit for unit in units if unit not in used]
     result.captured = sum(len(unit.calls) for unit in units) - sum(len(unit.calls) for unit in kept)
     units[:] = kept
     return replayed

@@ -1,5 +1,5 @@
 """``python -m atlas_lp`` is the ``atlas-lp`` command."""
 
-from atlas_lp.cli import main
+from atlas_lp.cli import run
 
-main(prog_name="atlas-lp")
+run()

@@ -26,7 +26,8 @@ _COMMAND_LINE = """# Command line
 Generated from the help texts by `python docs/reference.py`; do not edit.
 
 Exit codes: 0 an answer; 1 a threshold given by the user is exceeded; 2 refused or bad input, with one line that says
-what and how to fix it; 3 withdrawn by a validation gate.
+what and how to fix it; 3 withdrawn by a validation gate; 70 a defect of atlas-lp, with
+the lines to report; 130 interrupted; 141 nobody reads the output.
 """
 
 

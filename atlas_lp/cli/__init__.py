@@ -1,12 +1,16 @@
 """The command line: one module per verb, errors turned into one line and an exit code.
 
 Exit codes: 0 an answer, 1 a threshold given by the user is exceeded, 2 refused or bad input, 3 withdrawn by a
-validation gate.  Heavy libraries are imported inside the verbs, so that help is instant.
+validation gate, 70 a defect of atlas-lp, 130 interrupted, 141 nobody reads the output.  Heavy libraries are imported
+inside the verbs, so that help is instant.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
 
 import click
 
@@ -25,6 +29,8 @@ from atlas_lp.errors import AtlasError
 
 class _Refusal(click.ClickException):
     """An :class:`AtlasError` on its way to stderr."""
+
+    exit_code = 2
 
 
 def _refusal(error: AtlasError) -> _Refusal:
@@ -61,3 +67,58 @@ def main() -> None:
 
 for _command in (inspect, analyze, sweep, pack, path, validate, goal, cache, demo):
     main.add_command(_command)
+
+
+_DEFECT, _INTERRUPTED, _NO_READER = 70, 130, 141
+
+
+def run() -> NoReturn:
+    """The command ``atlas-lp``: :func:`main`, and an exit code for whatever ends it.
+
+    Code 1 says that a threshold is exceeded and nothing else, so that scripts can rely on it.
+    """
+    try:
+        code = main.main(prog_name="atlas-lp", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = _INTERRUPTED
+    except BrokenPipeError:
+        code = _NO_READER
+    except SystemExit as ended:
+        # click exits by itself in one case only: with 1, for a broken pipe.
+        code = _NO_READER if ended.code == 1 else ended.code
+    except OSError as error:
+        if not _is_of_stdout(error):
+            code = _defect()
+        else:
+            click.echo(f"Error: the output cannot be written ({error.strerror})", err=True)
+            code = _Refusal.exit_code
+    except Exception:  # the last line of defence: whatever it is, it is no answer and no threshold
+        code = _defect()
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether *error* is of writing what is printed: it names no file."""
+    return error.filename is None
+
+
+def _defect() -> int:
+    """Show where atlas-lp broke, and what to do about it."""
+    traceback.print_exc()
+    words = "this is a defect of atlas-lp, not of your input; please report it with the lines above"
+    click.echo(f"Error: {words}", err=True)
+    return _DEFECT
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit; what could not be written to a closed or full output is not tried again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)

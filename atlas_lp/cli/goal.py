@@ -11,7 +11,6 @@ import click
 from atlas_lp.cli.options import (
     SIZE,
     box_options,
-    check_free,
     fabric_options,
     force_option,
     gathered,
@@ -25,6 +24,7 @@ from atlas_lp.cli.output import Stats
 from atlas_lp.cli.solving import Problem, SolveOptions, deliver, solve_options
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
+from atlas_lp.files import check_free
 from atlas_lp.signatures.nccl.codes import DATATYPES
 from atlas_lp.signatures.topology import TREE_PATTERNS
 from atlas_lp.units import format_size
@@ -225,6 +225,7 @@ def draw(
     """
     import numpy as np
 
+    from atlas_lp.files import write_file
     from atlas_lp.goal import event_graph
     from atlas_lp.report.schedule_figure import draw as draw_schedule
     from atlas_lp.report.schedule_figure import times_ns
@@ -237,7 +238,7 @@ def draw(
     schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
     graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
     text = draw_schedule(schedule, signature.nodes, times_ns(graph, fabric.theta()), asked.title(signature))
-    output.write_text(text, "utf-8")
+    write_file(output, text.encode())
     click.echo(f"{output}: {schedule.ranks} ranks, {len(schedule)} operations")
 
 

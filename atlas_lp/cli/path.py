@@ -10,7 +10,6 @@ import click
 
 from atlas_lp.cli.options import (
     cache_options,
-    check_free,
     fabric_options,
     force_option,
     job_options,
@@ -19,6 +18,7 @@ from atlas_lp.cli.options import (
 )
 from atlas_lp.cli.output import print_json, print_nature, print_table, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.files import check_free
 from atlas_lp.schemas import PATH
 from atlas_lp.units import format_bandwidth, format_size, format_time, number
 
@@ -63,8 +63,8 @@ def path(
     """
     from atlas_lp.analysis.as_json import steps_json
     from atlas_lp.analysis.attribution import Attribution, hop_words
-    from atlas_lp.analysis.folder import write_file
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.files import write_file
     from atlas_lp.program.job import solve_job
     from atlas_lp.report.timeline_figure import check_kind, draw_timeline
     from atlas_lp.solver.axis import point

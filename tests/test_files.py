@@ -168,6 +168,7 @@ VERBS = {
     "analyze": (("analyze", "TRACE", "-o"), ""),
     "demo": (("demo", "-o"), ""),
     "path": (("path", "TRACE", "-o"), ".svg"),
+    "path as a graph": (("path", "TRACE", "--graph"), ".graphml"),
     "pack": (("pack", "TRACE", "-o"), ".atlas"),
     "goal expand": (("goal", "expand", *COLLECTIVE, "-o"), ".goal"),
     "goal expand, compressed": (("goal", "expand", *COLLECTIVE, "-o"), ".goal.zst"),

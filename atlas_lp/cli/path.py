@@ -56,7 +56,8 @@ def path(
     """Print the critical path of a trace at one latency and bandwidth: which collectives and which GPUs' work make T.
 
     The longest steps in order of time; --json has all of them. With -o, a picture: a lane per GPU whose work is on the
-    path and per communicator; with --graph, a graph of its steps for other tools. Collectives that an analysis solved are taken from the cache.
+    path and per communicator; with --graph, a graph of its steps for other tools. Collectives that an analysis solved
+    are taken from the cache.
 
     \b
     Example:

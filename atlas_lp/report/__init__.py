@@ -11,10 +11,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from atlas_lp.analysis.as_json import headline
 from atlas_lp.analysis.regimes import BANDS
 from atlas_lp.report import view
 from atlas_lp.report.regime_figure import map_figures
+from atlas_lp.report.words import headline
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
@@ -31,7 +31,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
         synthetic=summary["trace"]["synthetic"],
         what_if=summary["what_if"],
         subtitle=view.subtitle(summary),
-        headline=headline(dict(summary)),
+        headline=headline(summary),
         cards=view.cards(summary),
         percent=f"{summary['tolerance']['percent']:g}",
         curves=view.curves(summary),

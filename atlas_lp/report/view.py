@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atlas_lp.analysis.attribution import hop_words
 from atlas_lp.analysis.regimes import BANDS, REGIMES, THRESHOLD, regime_map
 from atlas_lp.report.curves import (
     GAP,
@@ -20,7 +19,19 @@ from atlas_lp.report.curves import (
     latency_pieces,
     time_at,
 )
-from atlas_lp.report.words import difference, share, show_bandwidth, signed, to_gbps
+from atlas_lp.report.words import (
+    PARTS,
+    Part,
+    compared,
+    hop_words,
+    payers,
+    replayed,
+    share,
+    show_bandwidth,
+    signature_names,
+    signed,
+    to_gbps,
+)
 from atlas_lp.units import format_size, format_time
 
 Summary = Mapping[str, Any]
@@ -31,15 +42,15 @@ MOST_ROWS = 25
 MOST_PLANES = 6000
 """Planes embedded for reading the map under the pointer; beyond, the map is a picture."""
 
-BREAKDOWN = (
-    ("compute_and_idle_ns", "compute and idle between collectives", "compute"),
-    ("reduce_copy_ns", "reduce and copy inside collectives", "reduce"),
-    ("latency_ns", "scale-out latency (L of each message)", "latency2"),
-    ("bandwidth_ns", "scale-out bandwidth (G of each byte)", "bandwidth2"),
-    ("overhead_ns", "message overheads (o, g)", "overhead"),
-    ("scale_up_ns", "scale-up transfers", "up"),
-    ("other_fabrics_ns", "collectives on fabrics of their own", "other"),
-)
+_PART_CLASSES = {
+    "compute_and_idle_ns": "compute",
+    "reduce_copy_ns": "reduce",
+    "latency_ns": "latency2",
+    "bandwidth_ns": "bandwidth2",
+    "overhead_ns": "overhead",
+    "scale_up_ns": "up",
+    "other_fabrics_ns": "other",
+}
 
 _PERCENT = 100 * THRESHOLD
 
@@ -68,28 +79,12 @@ def cards(summary: Summary) -> list[dict[str, str]]:
             f"L and bandwidth of fabric {summary['fabric']['name']}; G = {native['gap_ns_per_byte']:.4g} ns/B",
         ),
         ("T at the native point", format_time(summary["makespan_ns"]), "the model's time of the recorded schedule"),
-        ("Measured", format_time(summary["measured_ns"]), _compared(summary)),
-        ("Replay", format_time(summary["replay_ns"]), _replayed(summary)),
+        ("Measured", format_time(summary["measured_ns"]), compared(summary)),
+        ("Replay", format_time(summary["replay_ns"]), replayed(summary)),
         (f"Latency for at most {percent}", *_latency_tolerance(tolerance, native, box)),
         (f"Bandwidth for at most {percent}", *_bandwidth_tolerance(tolerance, native, box)),
     ]
     return [{"name": name, "value": value, "note": note} for name, value, note in rows]
-
-
-def _compared(summary: Summary) -> str:
-    return f"span of the recording; T is {difference(summary['makespan_ns'], summary['measured_ns'])} it"
-
-
-def _replayed(summary: Summary) -> str:
-    apart = difference(summary["replay_ns"], summary["measured_ns"])
-    words = f"recorded durations put through the dependencies: {apart} measured"
-    gpus = summary.get("replay_apart", [])
-    if gpus:
-        worst = max(gpus, key=lambda row: (abs(row["replay_ns"] - row["measured_ns"]), -row["gpu"]))
-        by = worst["replay_ns"] - worst["measured_ns"]
-        words += f"; {len(gpus)} GPUs end elsewhere than recorded, GPU {worst['gpu']} most: "
-        words += f"{format_time(abs(by))} {'later' if by > 0 else 'earlier'}"
-    return words
 
 
 def _latency_tolerance(tolerance: Summary, native: Summary, box: Summary) -> tuple[str, str]:
@@ -170,14 +165,12 @@ def _payers(summary: Summary, curve: Curve) -> list[tuple[str, str]]:
     if len(rows) != len(curve.pieces):
         return [("", "")] * len(curve.pieces)
     slope = "messages" if curve.parameter is LATENCY else "bytes"
-    names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
+    names = signature_names(summary)
     result = []
     for row in rows:
-        words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:2]]
-        more = len(row["signatures"]) - len(words)
-        words += [f"{more} more"] if more > 0 else []
         hops = hop_words(row, slope) if "phases" in row else ""
-        result.append((", ".join(map(_unbroken, words)), "; ".join(map(_unbroken, hops.split("; ")))))
+        paid = map(_unbroken, payers(row, slope, names))
+        result.append((", ".join(paid), "; ".join(map(_unbroken, hops.split("; ")))))
     return result
 
 
@@ -253,15 +246,13 @@ def legend() -> list[dict[str, Any]]:
 def breakdown(summary: Summary) -> list[dict[str, str]]:
     """Parts of the critical path at the native point, none left out."""
     total = summary["makespan_ns"]
-    known = {key: (name, css) for key, name, css in BREAKDOWN}
     rows = []
     for key, value in summary["breakdown"].items():
-        name, css = known.get(key, (key, "overhead"))
         percent = 100 * value / total if total else 0.0
         rows.append(
             {
-                "name": name,
-                "class": css,
+                "name": PARTS.get(key, Part(key, key)).listed,
+                "class": _PART_CLASSES.get(key, "overhead"),
                 "time": format_time(value),
                 "share": share(percent),
                 "width": f"{percent:.3f}",

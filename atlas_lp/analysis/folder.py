@@ -14,7 +14,7 @@ import pyarrow as pa
 from atlas_lp.analysis.analyze import Analysis
 from atlas_lp.errors import InputError
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.report import render_report
+from atlas_lp.report.page import render_report
 from atlas_lp.schemas import ANALYSIS_FILE
 from atlas_lp.solver.envelope import Box, Envelope
 

@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from atlas_lp.report import render_report, svg, view, words
-from atlas_lp.report.curves import LAYOUTS
+from atlas_lp.report import words
+from atlas_lp.report.page import render_report, svg, view
+from atlas_lp.report.page.curves import LAYOUTS
 
 KEYS = ["a" * 64, "b" * 64]
 

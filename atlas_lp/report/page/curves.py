@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from atlas_lp.report.svg import (
+from atlas_lp.report.page.svg import (
     Axis,
     Element,
     Point,

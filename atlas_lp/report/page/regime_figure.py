@@ -27,8 +27,8 @@ from atlas_lp.analysis.regimes import (
     regime_map,
     time_grid,
 )
-from atlas_lp.report.curves import LAYOUTS, Layout, gap_range, latency_range
-from atlas_lp.report.svg import (
+from atlas_lp.report.page.curves import LAYOUTS, Layout, gap_range, latency_range
+from atlas_lp.report.page.svg import (
     Axis,
     Element,
     Point,

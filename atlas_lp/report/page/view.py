@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atlas_lp.analysis.regimes import BANDS, REGIMES, THRESHOLD, regime_map
-from atlas_lp.report.curves import (
+from atlas_lp.report.page.curves import (
     GAP,
     LATENCY,
     LAYOUTS,

@@ -25,11 +25,6 @@ def to_gbps(gap: float) -> float:
     return 8 / gap if gap else float("inf")
 
 
-def show_bandwidth(gap: float) -> str:
-    """Write G in ns per byte as bandwidth."""
-    return GAP.show(gap)
-
-
 def signed(percent: float, digits: int) -> str:
     """Write a change: ``+5 %``, ``−5 %`` with a true minus, ``0 %`` without a sign.
 

@@ -7,31 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atlas_lp.analysis.regimes import BANDS, REGIMES, THRESHOLD, regime_map
-from atlas_lp.report.page.curves import (
-    GAP,
-    LATENCY,
-    LAYOUTS,
-    Curve,
-    Parameter,
-    Piece,
-    gap_pieces,
-    is_flat,
-    latency_pieces,
-    time_at,
-)
+from atlas_lp.report.page.curves import DRAWN, LAYOUTS, Curve, Piece, is_flat, pieces_along, time_at
 from atlas_lp.report.words import (
     PARTS,
     Part,
+    at,
+    box_end,
     compared,
     hop_words,
     payers,
     replayed,
     share,
-    show_bandwidth,
     signature_names,
     signed,
     to_gbps,
 )
+from atlas_lp.solver.axis import AXES, Axis
 from atlas_lp.units import format_size, format_time
 
 Summary = Mapping[str, Any]
@@ -69,89 +60,60 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def cards(summary: Summary) -> list[dict[str, str]]:
     """Key numbers: a name, a value and a line that says what it means."""
-    native, tolerance, box = summary["native"], summary["tolerance"], summary["box"]
-    latency, bandwidth = format_time(native["latency_ns"]), show_bandwidth(native["gap_ns_per_byte"])
-    percent = f"+{tolerance['percent']:g} %"
+    native, percent = summary["native"], f"+{summary['tolerance']['percent']:g} %"
     rows = [
         (
             "Native point",
-            f"{latency}, {bandwidth}",
+            ", ".join(axis.show(native[axis.key]) for axis in AXES),
             f"L and bandwidth of fabric {summary['fabric']['name']}; G = {native['gap_ns_per_byte']:.4g} ns/B",
         ),
         ("T at the native point", format_time(summary["makespan_ns"]), "the model's time of the recorded schedule"),
         ("Measured", format_time(summary["measured_ns"]), compared(summary)),
         ("Replay", format_time(summary["replay_ns"]), replayed(summary)),
-        (f"Latency for at most {percent}", *_latency_tolerance(tolerance, native, box)),
-        (f"Bandwidth for at most {percent}", *_bandwidth_tolerance(tolerance, native, box)),
+        *((f"{axis.quantity.capitalize()} for at most {percent}", *_reach(summary, axis)) for axis in AXES),
     ]
     return [{"name": name, "value": value, "note": note} for name, value, note in rows]
 
 
-def _latency_tolerance(tolerance: Summary, native: Summary, box: Summary) -> tuple[str, str]:
-    at = f"at {show_bandwidth(native['gap_ns_per_byte'])}"
-    if tolerance["latency_ns"] is None:
-        return f"any up to {format_time(box['latency_to_ns'])}", f"the whole analysed range stays within, {at}"
-    latency = tolerance["latency_ns"]
-    times = f"{latency / native['latency_ns']:.3g} times native, {at}" if native["latency_ns"] else at
-    return f"L ≤ {format_time(latency)}", times
-
-
-def _bandwidth_tolerance(tolerance: Summary, native: Summary, box: Summary) -> tuple[str, str]:
-    at = f"at L = {format_time(native['latency_ns'])}"
-    gap = tolerance["gap_ns_per_byte"]
-    if gap is None:
-        least = show_bandwidth(box["gap_to_ns_per_byte"])
-        return f"any down to {least}", f"the whole analysed range stays within, {at}"
-    part = 100 * native["gap_ns_per_byte"] / gap
-    return f"≥ {show_bandwidth(gap)}", f"{part:.3g} % of native, G ≤ {gap:.4g} ns/B, {at}"
+def _reach(summary: Summary, axis: Axis) -> tuple[str, str]:
+    """How far the quantity may go, and what that is against its native value."""
+    limit, native = summary["tolerance"][axis.key], summary["native"][axis.key]
+    held = f"at {at(axis.other, summary['native'][axis.other.key])}"
+    if limit is None:
+        end = axis.show(box_end(summary["box"], axis, "to"))
+        return f"any {'down' if axis.inverted else 'up'} to {end}", f"the whole analysed range stays within, {held}"
+    if axis.inverted:
+        part = f"{100 * native / limit:.3g} % of native"
+        return f"≥ {axis.show(limit)}", f"{part}, {axis.symbol} ≤ {limit:.4g} ns/B, {held}"
+    times = f"{limit / native:.3g} times native, {held}" if native else held
+    return f"{axis.symbol} ≤ {axis.show(limit)}", times
 
 
 def curves(summary: Summary) -> list[dict[str, Any]]:
     """T(L) and T(G): heading, figures in every layout, table of pieces; or the words for a flat one."""
-    native, tolerance = summary["native"], summary["tolerance"]
-    latency = Curve(
-        LATENCY,
-        latency_pieces(summary),
-        native["latency_ns"],
-        summary["makespan_ns"],
-        tolerance["latency_ns"],
-        tolerance["percent"],
-    )
-    gap = Curve(
-        GAP,
-        gap_pieces(summary),
-        native["gap_ns_per_byte"],
-        summary["makespan_ns"],
-        tolerance["gap_ns_per_byte"],
-        tolerance["percent"],
-    )
-    at_gap, at_latency = show_bandwidth(native["gap_ns_per_byte"]), format_time(native["latency_ns"])
-    return [
-        _curve(latency, summary, f"T against latency, at {at_gap}"),
-        _curve(gap, summary, f"T against bandwidth, at L = {at_latency}"),
-    ]
+    return [_curve(Curve.of(summary, drawn), summary) for drawn in DRAWN]
 
 
-def _curve(curve: Curve, summary: Summary, heading: str) -> dict[str, Any]:
-    parameter, pieces = curve.parameter, curve.pieces
+def _curve(curve: Curve, summary: Summary) -> dict[str, Any]:
+    axis, pieces = curve.drawn.axis, curve.pieces
     flat = is_flat(pieces)
     first, last = pieces[0].start, pieces[-1].stop
     return {
-        "kind": parameter.kind,
-        "symbol": parameter.symbol,
-        "heading": heading,
+        "kind": axis.name,
+        "symbol": axis.symbol,
+        "heading": f"T against {axis.quantity}, at {at(axis.other, summary['native'][axis.other.key])}",
         "flat": flat,
-        "what": "L" if parameter is LATENCY else "bandwidth",
-        "held": "message" if parameter is LATENCY else "byte",
+        "what": axis.heading,
+        "held": axis.component.removesuffix("s"),
         "level": format_time(curve.native_ns),
-        "range": f"{parameter.show(first)} to {parameter.show(last)}",
-        "at_start": f"T at {parameter.show(first)} is {format_time(time_at(pieces, first))}",
-        "bands": "; ".join(band.name for band in parameter.bands),
+        "range": f"{axis.show(first)} to {axis.show(last)}",
+        "at_start": f"T at {axis.show(first)} is {format_time(time_at(pieces, first))}",
+        "bands": "; ".join(band.name for band in curve.drawn.bands),
         "figures": [] if flat else [curve.draw(layout, summary["box"]) for layout in LAYOUTS],
-        "slope_name": "messages" if parameter is LATENCY else "bytes",
+        "slope_name": axis.component,
         "pieces": [
-            {**_piece(parameter, piece, curve.native_ns), "payers": payers, "hops": hops}
-            for piece, (payers, hops) in zip(pieces, _payers(summary, curve), strict=True)
+            {**_piece(axis, piece, curve.native_ns), "payers": paid, "hops": hops}
+            for piece, (paid, hops) in zip(pieces, _payers(summary, curve), strict=True)
         ],
     }
 
@@ -161,15 +123,15 @@ def _payers(summary: Summary, curve: Curve) -> list[tuple[str, str]]:
 
     Empty where the summary does not say.
     """
-    rows = summary.get("attribution", {}).get("latency" if curve.parameter is LATENCY else "gap", [])
+    axis = curve.drawn.axis
+    rows = summary.get("attribution", {}).get(axis.name, [])
     if len(rows) != len(curve.pieces):
         return [("", "")] * len(curve.pieces)
-    slope = "messages" if curve.parameter is LATENCY else "bytes"
     names = signature_names(summary)
     result = []
     for row in rows:
-        hops = hop_words(row, slope) if "phases" in row else ""
-        paid = map(_unbroken, payers(row, slope, names))
+        hops = hop_words(row, axis.component) if "phases" in row else ""
+        paid = map(_unbroken, payers(row, axis.component, names))
         result.append((", ".join(paid), "; ".join(map(_unbroken, hops.split("; ")))))
     return result
 
@@ -179,10 +141,10 @@ def _unbroken(words: str) -> str:
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def _piece(parameter: Parameter, piece: Piece, native_ns: float) -> dict[str, str]:
+def _piece(axis: Axis, piece: Piece, native_ns: float) -> dict[str, str]:
     def end(x: float) -> str:
-        shown = _unbroken(parameter.show(x))
-        return shown if parameter is LATENCY else f"{_unbroken(f'{x:.4g} ns/B')} ({shown})"
+        shown = _unbroken(axis.show(x))
+        return f"{_unbroken(f'{x:.4g} ns/B')} ({shown})" if axis.inverted else shown
 
     return {
         "start": end(piece.start),
@@ -195,8 +157,8 @@ def _piece(parameter: Parameter, piece: Piece, native_ns: float) -> dict[str, st
 
 def numbers(summary: Summary) -> dict[str, Any]:
     """The map at round values: a table of slowdowns with the class of each cell."""
-    native, box = summary["native"], summary["box"]
-    latency, gap = native["latency_ns"], native["gap_ns_per_byte"]
+    box = summary["box"]
+    latency, gap = (summary["native"][axis.key] for axis in AXES)
     rates = [rate for rate in (10, 25, 50, 100, 200, 400, 800, 1600, 3200) if rate <= 8 * to_gbps(gap)]
     gaps = _around([8 / rate for rate in rates], gap, box["gap_from_ns_per_byte"], box["gap_to_ns_per_byte"])
     latencies = _around([1e3, 1e4, 5e4, 1e5, 5e5, 1e6], latency, box["latency_from_ns"], box["latency_to_ns"])
@@ -333,7 +295,7 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
         ("placement", trace["placement"]),
         ("trace", _counts(trace)),
         ("fabric", ", ".join(f"{key} {value}" for key, value in fabric.items())),
-        ("analysed range", f"L {_range(box, LATENCY)}; bandwidth {_range(box, GAP)}"),
+        ("analysed range", "; ".join(f"{axis.heading} {_range(box, axis)}" for axis in AXES)),
         ("exact on it", f"{len(summary['joint']):,} planes of T(L, G)"),
         ("schema", f"{summary['schema']} version {summary['version']}"),
     ]
@@ -344,11 +306,10 @@ def _counts(trace: Summary) -> str:
     return ", ".join(f"{trace[key]:,} {name}" for key, name in named)
 
 
-def _range(box: Summary, parameter: Parameter) -> str:
-    low, high = (
-        ("latency_from_ns", "latency_to_ns") if parameter is LATENCY else ("gap_to_ns_per_byte", "gap_from_ns_per_byte")
-    )
-    return f"{parameter.show(box[low])} to {parameter.show(box[high])}"
+def _range(box: Summary, axis: Axis) -> str:
+    """The range of the quantity, lower end first."""
+    ends = [axis.show(box_end(box, axis, end)) for end in ("from", "to")]
+    return " to ".join(reversed(ends) if axis.inverted else ends)
 
 
 def subtitle(summary: Summary) -> str:
@@ -368,13 +329,11 @@ def has_map(summary: Summary) -> bool:
 
 def script_data(summary: Summary) -> str:
     """Pieces and planes for reading values under the pointer, as JSON that is safe inside HTML."""
-    native = summary["native"]
     planes = summary["joint"] if len(summary["joint"]) <= MOST_PLANES else []
     data = {
-        "native": [summary["makespan_ns"], native["latency_ns"], native["gap_ns_per_byte"]],
+        "native": [summary["makespan_ns"], *(summary["native"][axis.key] for axis in AXES)],
         "threshold": THRESHOLD,
-        "latency": [[p.constant, p.slope] for p in latency_pieces(summary)],
-        "gap": [[p.constant, p.slope] for p in gap_pieces(summary)],
+        **{axis.name: [[p.constant, p.slope] for p in pieces_along(summary, axis)] for axis in AXES},
         "planes": [[round(p["constant_ns"], 2), p["messages"], p["bytes"]] for p in planes],
     }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

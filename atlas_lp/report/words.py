@@ -170,11 +170,29 @@ def dependencies(summary: Document) -> str:
 
 
 def solver_check(found: Document) -> str:
-    """What HiGHS said of T, in one line."""
-    return (
-        f"certificate: {found['solver']} {found['status']} at {found['points']} points, "
-        f"{found['pivots']} pivots, largest relative difference {found['largest_relative_difference']:.1e}"
+    """What the solver check is and what it found; for a graph that was too large for it, that too.
+
+    >>> solver_check(
+    ...     {
+    ...         "solver": "HiGHS 1.16.0",
+    ...         "status": "optimal",
+    ...         "points": 7,
+    ...         "points_of_interest": 9,
+    ...         "pivots": 0,
+    ...         "largest_relative_difference": 2e-16,
+    ...     }
+    ... )
+    'solver check: HiGHS 1.16.0 confirms T at 7 of 9 points, largest relative difference 2.0e-16, 0 pivots'
+    """
+    name, points, of = found["solver"], found["points"], found["points_of_interest"]
+    where = f"{points:,} points" if points == of else f"{points:,} of {of:,} points"
+    confirmed = (
+        f"{name} confirms T at {where}, largest relative difference {found['largest_relative_difference']:.1e}, "
+        f"{found['pivots']:,} pivots"
     )
+    if not points:
+        confirmed = f"{name} confirms T at none of {of:,} points"
+    return f"solver check: {confirmed}" + ("" if found["status"] == "optimal" else f"; {found['status']}")
 
 
 # --- who pays -----------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["kept"] = view.keep_quantities
     return environment.get_template("report.html").render(
         synthetic=summary["trace"]["synthetic"],
         what_if=summary["what_if"],
@@ -43,7 +44,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
         signatures=view.signatures(summary),
         assumptions=summary["assumptions"],
         gaps=summary["gaps"],
-        certificate=view.certificate(summary),
+        check=view.check(summary),
         provenance=view.provenance(summary),
         data=view.script_data(summary),
     )

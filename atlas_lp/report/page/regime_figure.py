@@ -214,7 +214,7 @@ class _Map:
         for number, (line, edge) in enumerate(zip(levels, BAND_EDGES, strict=True)):
             visible = [p for p in line if self._inside(p, 14)]
             if len(visible) > 20:
-                x, y = _along(visible, 0.12 + 0.16 * number)
+                x, y = _along(visible, 0.12 + 0.22 * number)
                 add(root, "text", f"+{100 * edge:g} %", x=x, y=y + 4, class_="middle label small")
 
     def _inside(self, point: Point, margin: float) -> bool:

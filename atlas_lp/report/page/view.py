@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from atlas_lp.report.words import (
     share,
     signature_names,
     signed,
+    solver_check,
     to_gbps,
 )
 from atlas_lp.solver.axis import AXES, Axis
@@ -141,6 +143,18 @@ def _unbroken(words: str) -> str:
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
+_INSIDE_QUANTITY = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[MGT]bps|ns/B)(?![\w/]))|(?<=[=≤≥]) | (?=[=≤≥])")
+
+
+def keep_quantities(words: str) -> str:
+    r"""The words, with no line break between a number, its unit and the sign before it.
+
+    >>> keep_quantities("G ≤ 0.04 ns/B, at L = 3.7 us").split(" ")
+    ['G\xa0≤\xa00.04\xa0ns/B,', 'at', 'L\xa0=\xa03.7\xa0us']
+    """
+    return _INSIDE_QUANTITY.sub("\N{NO-BREAK SPACE}", words)
+
+
 def _piece(axis: Axis, piece: Piece, native_ns: float) -> dict[str, str]:
     def end(x: float) -> str:
         shown = _unbroken(axis.show(x))
@@ -209,7 +223,9 @@ def breakdown(summary: Summary) -> list[dict[str, str]]:
     """Parts of the critical path at the native point, none left out."""
     total = summary["makespan_ns"]
     rows = []
-    for key, value in summary["breakdown"].items():
+    amounts = summary["breakdown"]
+    for key in sorted(amounts, key=[*PARTS, *amounts].index):
+        value = amounts[key]
         percent = 100 * value / total if total else 0.0
         rows.append(
             {
@@ -251,7 +267,7 @@ def _signature(signature: Mapping[str, Any], marks: dict[str, str]) -> dict[str,
         "channels": signature["channels"],
         "ranks": f"{signature['ranks']} on {signature['nodes']} node{'s' if signature['nodes'] > 1 else ''}",
         "count": signature["count"],
-        "on_path": "" if on_path == signature["count"] else f"{on_path} on path",
+        "on_path": "" if on_path == signature["count"] else f"({on_path} on path)",
         "time": format_time(signature["time_ns"]),
         "bound": "at most " if signature.get("method") == "bracket" else "",
         "share": share(100 * signature["share"]),
@@ -267,23 +283,9 @@ def _mark(number: int) -> str:
     return _LETTERS[letter] + (str(turn) if turn else "")
 
 
-def certificate(summary: Summary) -> dict[str, Any]:
-    """What the independent solver said, and whether that is all that can be asked."""
-    found = summary["certificate"]
-    return {
-        "good": found["status"] == "optimal",
-        "status": found["status"],
-        "text": (
-            f"{found['solver']}, an independent LP solver, confirmed {_points(found)} of the solved graphs. "
-            f"Started from the critical paths it needed {found['pivots']:,} pivots (0: optimal at once); times "
-            f"differ by at most {found['largest_relative_difference']:.2g} of their value."
-        ),
-    }
-
-
-def _points(found: Mapping[str, Any]) -> str:
-    points, of = found["points"], found.get("points_of_interest", found["points"])
-    return f"{points:,} points" if points == of else f"{points:,} of {of:,} points"
+def check(summary: Summary) -> str:
+    """What the solver check found, as a sentence below a heading of that name."""
+    return solver_check(summary["certificate"]).removeprefix("solver check: ") + "."
 
 
 def provenance(summary: Summary) -> list[tuple[str, str]]:
@@ -303,7 +305,11 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
 
 def _counts(trace: Summary) -> str:
     named = [("ranks", "GPUs"), *((n, n) for n in ("nodes", "processes", "communicators", "operations", "instances"))]
-    return ", ".join(f"{trace[key]:,} {name}" for key, name in named)
+    return ", ".join(f"{trace[key]:,} {_one(name) if trace[key] == 1 else name}" for key, name in named)
+
+
+def _one(plural: str) -> str:
+    return plural.removesuffix("es") if plural.endswith("sses") else plural.removesuffix("s")
 
 
 def _range(box: Summary, axis: Axis) -> str:

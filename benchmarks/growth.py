@@ -9,7 +9,7 @@ the graph.
   random sizes, where the table of distinct costs is largest;
 * ring AllReduce over 16 channels, 4 GPUs per node, 256 KiB per rank, from 16 to 4,096 ranks through the quotient by
   symmetry: exact T(L) and T(G) over the whole box, the joint envelope, and the joint envelope once more as the library
-  returns it, with the certificate by HiGHS up to its limit of rows.
+  returns it, with the solver check by HiGHS up to its limit of rows.
 
 Run: ``python benchmarks/growth.py`` (a minute; needs about 4 GB; ``--quick``: seconds).
 """
@@ -193,7 +193,7 @@ def rings(sizes: Sequence[int], folder: Path, judged: bool) -> None:
     found = [run("ring", ranks, file) for ranks in sizes]
     headers = ("ranks", "method", "vertices", "edges", "graph", "T(L)", "pieces", "T(G)", "pieces", "T(L, G)", "planes")
     show(
-        (*headers, "peak", "/ CSR", "with HiGHS", "certificate", "peak"),
+        (*headers, "peak", "/ CSR", "with HiGHS", "solver check", "peak"),
         [
             (
                 *(f"{ranks:,}", f["method"], f"{f['vertices']:,}", f"{f['edges']:,}", in_seconds(f["graph_seconds"])),

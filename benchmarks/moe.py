@@ -2,7 +2,7 @@
 
 Four parallel dimensions: tensor parallel ranks inside a node (AllGather and ReduceScatter), experts (AllToAll), data
 parallel ranks (ReduceScatter of gradients, AllGather of weights) and pipeline stages (Send and Recv, one forward one
-backward).  Compute times differ from GPU to GPU, so ranks arrive unevenly and stages wait for each other.  Peer: the
+backward).  Compute times differ from GPU to GPU, so ranks arrive with skew and stages wait for each other.  Peer: the
 same step on an eighth of the GPUs, in the same run; ratios are per operation.
 
 Run: ``python benchmarks/moe.py`` (about two minutes, 4 GB), ``--quick`` for small sizes.

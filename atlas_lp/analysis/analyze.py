@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Any, Unpack
 
 from atlas_lp.analysis.answer import Answer
@@ -66,8 +64,3 @@ def native_times(trace: Trace, solver: CollectiveSolver, **asked: Unpack[Asked])
     """Predicted and measured length of *trace* at the native point alone: what one of several iterations took."""
     job = solve_job(trace, solver, **asked)
     return {"makespan_ns": number(job.native.time_ns), "measured_ns": job.signed.timeline.measured_ns}
-
-
-def spread(times: Sequence[float]) -> float:
-    """Largest minus smallest of *times*, relative to their median."""
-    return (max(times) - min(times)) / median(times)

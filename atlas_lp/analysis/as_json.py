@@ -1,4 +1,4 @@
-"""Plain values for JSON, as every verb and the report read them, and the answer in one sentence."""
+"""Plain values for JSON, as every verb and the report read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atlas_lp.program.job import Job
 from atlas_lp.solver.axis import AXES, GAP, Axis
 from atlas_lp.solver.envelope import Box, Envelope, Piece, furthest
 from atlas_lp.traces.signing.sign import SignedInstance
-from atlas_lp.units import format_bandwidth, format_time, gbps, number
+from atlas_lp.units import gbps, number
 
 
 def signature_json(signed: SignedInstance) -> dict[str, Any]:
@@ -100,36 +100,3 @@ def tolerance_json(envelope: Envelope, fabric: Fabric, percent: int) -> dict[str
         **{axis.key: None if value is None else number(value) for axis, value in most.items()},
         "bandwidth_gbps": None if most_gap is None else gbps(most_gap),
     }
-
-
-_DOMINANT = {
-    "compute_and_idle_ns": "compute and idle time",
-    "reduce_copy_ns": "reduce and copy loops inside collectives",
-    "latency_ns": "scale-out latency",
-    "bandwidth_ns": "scale-out bandwidth",
-    "overhead_ns": "message overheads",
-    "scale_up_ns": "scale-up transfers",
-    "other_fabrics_ns": "collectives on fabrics of their own",
-}
-
-
-def headline(summary: dict[str, Any]) -> str:
-    """The answer in one sentence: native point, time there, what dominates, tolerances."""
-    native, tolerance = summary["native"], summary["tolerance"]
-    largest, amount = max(summary["breakdown"].items(), key=lambda item: item[1])
-    share = 100 * amount / summary["makespan_ns"] if summary["makespan_ns"] else 0.0
-    box = summary["box"]
-    if tolerance["latency_ns"] is None:
-        latency = f"any L up to {format_time(box['latency_to_ns'])}"
-    else:
-        latency = f"L up to {format_time(tolerance['latency_ns'])}"
-    if tolerance["bandwidth_gbps"] is None:
-        bandwidth = f"any bandwidth down to {format_bandwidth(Fraction(box['gap_to_ns_per_byte']))}"
-    else:
-        bandwidth = f"bandwidth down to {format_bandwidth(Fraction(tolerance['gap_ns_per_byte']))}"
-    return (
-        f"At L = {format_time(native['latency_ns'])} and {format_bandwidth(Fraction(native['gap_ns_per_byte']))} "
-        f"the recorded schedule "
-        f"takes {format_time(summary['makespan_ns'])}; {_DOMINANT[largest]}: {share:.0f} % of it; it stays within "
-        f"+{tolerance['percent']} % for {latency}, or for {bandwidth}."
-    )

@@ -166,18 +166,6 @@ def _hops(paid: Payers, slope: str) -> dict[str, Any]:
     }
 
 
-def hop_words(row: Mapping[str, Any], slope: str, most: int = 1) -> str:
-    """The phases, and *most* of the rank pairs, that carry a slope: ``copy 84 %, reduce 16 %; GPU 15 to 0 84 %``."""
-    if not row[slope]:
-        return ""
-    phases = [f"{phase['key']} {100 * phase[slope] / row[slope]:.0f} %" for phase in row["phases"]]
-    ends = [["?" if gpu is None else gpu for gpu in (p["from_gpu"], p["to_gpu"])] for p in row["pairs"][:most]]
-    pairs = [
-        f"GPU {a} to {b} {100 * p[slope] / row[slope]:.0f} %" for (a, b), p in zip(ends, row["pairs"], strict=False)
-    ]
-    return "; ".join(", ".join(words) for words in (phases, pairs) if words)
-
-
 def _ordered(amounts: Mapping[Any, int]) -> list[tuple[Any, int]]:
     """Payers of anything at all, largest first."""
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], str(item[0])))

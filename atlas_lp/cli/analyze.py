@@ -19,10 +19,9 @@ from atlas_lp.cli.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats, print_json, print_list, print_nature, print_table, progress
+from atlas_lp.cli.output import Stats, print_blocks, print_json, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_recording, trace_options
 from atlas_lp.errors import InputError
-from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
@@ -70,6 +69,7 @@ def analyze(
       atlas-lp analyze traces/ --compute 0.5 --free AllGather -o faster_gpus
     """
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.report import terminal
 
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
@@ -79,7 +79,7 @@ def analyze(
     if as_json:
         print_json(summary)
     else:
-        print_summary(summary)
+        print_blocks(terminal.analysis(summary))
         click.echo(f"report: {output}/report.html")
 
 
@@ -98,7 +98,7 @@ def run(
     from atlas_lp.analysis.analyze import analyze as solve_trace
     from atlas_lp.analysis.analyze import native_times
     from atlas_lp.analysis.folder import check_output, write_analysis
-    from atlas_lp.report import render_report
+    from atlas_lp.report.page import render_report
 
     if output is not None:
         check_output(output, force)
@@ -118,76 +118,3 @@ def run(
             write_analysis(output, analysis, render_report(analysis.summary))
     record.write()
     return analysis.summary
-
-
-def print_dependencies(summary: dict[str, Any]) -> None:
-    """Print which reading of the trace the answer rests on, and how far the other one is from it."""
-    used, times = summary["dependencies"]["used"], summary["dependencies"]["makespan_ns"]
-    words = [
-        f"{name} would give {format_time(time)} ({100 * (time / times[used] - 1):+.2f} %)"
-        for name, time in sorted(times.items())
-        if name != used
-    ]
-    click.echo("; ".join([f"dependencies: from {used}", *words]))
-
-
-def print_iterations(iterations: list[dict[str, Any]]) -> None:
-    """Print what each iteration takes at the native point, and how far apart they are."""
-    from atlas_lp.analysis.analyze import spread
-
-    predicted, measured = ([row[name] for row in iterations] for name in ("makespan_ns", "measured_ns"))
-    print_table(
-        f"Iterations at the native point (spread {100 * spread(predicted):.2g} % predicted, "
-        f"{100 * spread(measured):.2g} % measured)",
-        ("iteration", "predicted", "measured"),
-        [(k, format_time(p), format_time(m)) for k, (p, m) in enumerate(zip(predicted, measured, strict=True))],
-    )
-
-
-def print_summary(summary: dict[str, Any]) -> None:
-    """Print an analysis for people: answer, signatures, certificate, assumptions and gaps."""
-    from atlas_lp.analysis.as_json import headline
-
-    print_nature(summary)
-    click.echo(headline(summary))
-    measured = summary["measured_ns"]
-    what = "with the change" if summary["what_if"] else "predicted"
-    click.echo(
-        f"measured: {format_time(measured)} "
-        f"({100 * (summary['makespan_ns'] / measured - 1):+.2f} % {what} at the native point)"
-    )
-    print_dependencies(summary)
-    if "iterations" in summary:
-        print_iterations(summary["iterations"])
-    print_table(
-        "Signatures by share of the critical path",
-        ("type", "size", "protocol", "channels", "ranks", "count", "time each", "measured", "arrival skew", "share"),
-        [
-            (
-                s["type"],
-                format_size(s["size_bytes"]),
-                f"{s['algorithm']} {s['protocol']}",
-                s["channels"],
-                s["ranks"],
-                s["count"],
-                format_time(s["time_ns"]),
-                format_time(s["measured_ns"]),
-                format_time(s["arrival_skew_ns"]),
-                f"{100 * s['share']:.2f} %",
-            )
-            for s in summary["signatures"]
-        ],
-    )
-    certificate, cache = summary["certificate"], summary["cache"]
-    click.echo(
-        f"T(L): {len(summary['envelopes']['latency'])} pieces, T(G): {len(summary['envelopes']['gap'])} pieces, "
-        f"T(L, G): {len(summary['joint'])} planes"
-    )
-    click.echo(
-        f"certificate: {certificate['solver']} {certificate['status']} at {certificate['points']} points, "
-        f"{certificate['pivots']} pivots, largest relative difference "
-        f"{certificate['largest_relative_difference']:.1e}"
-    )
-    click.echo(f"cache: {cache['hits']} hits, {cache['misses']} misses")
-    print_list("Assumptions", summary["assumptions"])
-    print_list("Gaps", [f"{gap['count']} x {gap['message']}" for gap in summary["gaps"]])

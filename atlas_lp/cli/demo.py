@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from atlas_lp.cli.analyze import print_summary, run
+from atlas_lp.cli.analyze import run
 from atlas_lp.cli.options import build_box, build_fabric, cache_options, force_option, stats_option
-from atlas_lp.cli.output import Stats
+from atlas_lp.cli.output import Stats, print_blocks
 from atlas_lp.cli.trace_options import load_recording
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
     """
     from atlas_lp.analysis.folder import check_output
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.report import terminal
     from atlas_lp.traces.synthetic.demo import write_demo
 
     check_output(output, force)
@@ -54,6 +55,6 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
         CollectiveSolver(build_fabric("alps"), build_box(), store),
         record,
     )
-    print_summary(summary)
+    print_blocks(terminal.analysis(summary))
     click.echo(f"trace:  {output}/traces")
     click.echo(f"report: {output}/report.html")

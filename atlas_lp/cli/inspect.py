@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from atlas_lp.cli.options import json_option, stats_option, traces_argument
-from atlas_lp.cli.output import Stats, print_json, print_list, print_table
+from atlas_lp.cli.output import Stats, print_blocks, print_json
 from atlas_lp.cli.trace_options import load_trace, trace_options
 from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
 from atlas_lp.schemas import INSPECTION
-from atlas_lp.units import format_size, format_time
 
 if TYPE_CHECKING:
     from atlas_lp.traces.reading.survey import Survey
@@ -36,6 +35,8 @@ def inspect(traces: tuple[str, ...], as_json: bool, stats: bool, **options: Any)
       atlas-lp inspect node0.sqlite node1.sqlite
       atlas-lp inspect traces/ --json
     """
+    from atlas_lp.report import terminal
+
     record = Stats(stats)
     try:
         with record.stage("read"):
@@ -49,12 +50,13 @@ def inspect(traces: tuple[str, ...], as_json: bool, stats: bool, **options: Any)
     if as_json:
         print_json(summary)
     else:
-        _print(summary)
+        print_blocks(terminal.inspection(summary))
     record.write()
 
 
 def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -> None:
     """Show what was counted; repeat the refusal where counting is not possible either."""
+    from atlas_lp.report import terminal
     from atlas_lp.traces.reading.survey import survey
 
     found = survey(traces)
@@ -64,7 +66,7 @@ def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -
     if as_json:
         print_json(summary)
     else:
-        _print_survey(summary)
+        print_blocks(terminal.survey(summary))
 
 
 def _survey_summary(found: Survey, refusal: str) -> dict[str, Any]:
@@ -75,28 +77,6 @@ def _survey_summary(found: Survey, refusal: str) -> dict[str, Any]:
         "processes": [process.as_json() for process in found.processes],
         "refused": refusal,
     }
-
-
-def _print_survey(summary: dict[str, Any]) -> None:
-    click.echo(
-        f"{len(summary['processes'])} processes, {len(summary['files'])} files; nsys {', '.join(summary['nsys'])}"
-    )
-    rows = [
-        (p["host"], p["pid"], what, name, count)
-        for p in summary["processes"]
-        for what, counts in (("call", p["calls"]), ("kernel", p["kernels"]))
-        for name, count in counts.items()
-    ]
-    print_table("NCCL calls and kernels", ("host", "process", "what", "name", "count"), rows)
-    print_table(
-        "Groups and cuts",
-        ("host", "process", "groups", "kernels", "kernels without launch"),
-        [
-            (p["host"], p["pid"], p["groups"], sum(p["kernels"].values()), p["kernels_without_launch"])
-            for p in summary["processes"]
-        ],
-    )
-    print_list("Not enough for analyze", [summary["refused"]])
 
 
 def _summary(trace: Trace) -> dict[str, Any]:
@@ -149,44 +129,3 @@ def _clocks(trace: Trace) -> list[dict[str, Any]]:
     offsets, _ = host_offsets(trace, trace.instances())
     of_host = dict(zip(trace.column("gpus", "host").tolist(), offsets.tolist(), strict=True))
     return [{"host": host, "offset_ns": offset} for host, offset in of_host.items()]
-
-
-def _print(summary: dict[str, Any]) -> None:
-    trace = summary["trace"]
-    synthetic = " (SYNTHETIC)" if trace["synthetic"] else ""
-    click.echo(
-        f"{trace['ranks']} ranks on {trace['nodes']} nodes ({trace['placement']}), {trace['processes']} processes, "
-        f"{len(trace['files'])} files{synthetic}"
-    )
-    click.echo(f"NCCL {trace['nccl']['version']} ({trace['nccl']['source']})")
-    print_table("Communicators", ("id", "ranks"), [(c["id"], c["ranks"]) for c in summary["communicators"]])
-    print_table(
-        "Operations (all ranks)",
-        ("type", "size", "bytes", "count"),
-        [(o["type"], format_size(o["size_bytes"]), o["size_bytes"], o["count"]) for o in summary["operations"]],
-    )
-    if summary["signatures"]:
-        print_table(
-            "Signatures",
-            ("key", "type", "size", "algorithm", "protocol", "channels", "ranks", "nodes", "count"),
-            [
-                (
-                    s["key"][:12],
-                    s["type"],
-                    format_size(s["size_bytes"]),
-                    s["algorithm"],
-                    s["protocol"],
-                    s["channels"],
-                    s["ranks"],
-                    s["nodes"],
-                    s["count"],
-                )
-                for s in summary["signatures"]
-            ],
-        )
-        sources = sorted({f"{f}: {s}" for row in summary["signatures"] for f, s in row["sources"].items()})
-        print_list("Where signature fields come from", sources)
-    if summary["clocks"]:
-        rows = [(clock["host"], format_time(clock["offset_ns"])) for clock in summary["clocks"]]
-        print_table("Clock offsets", ("host", "ahead by"), rows)
-    print_list("Gaps", [f"{gap['count']} x {gap['message']}" for gap in summary["gaps"]])

@@ -231,7 +231,7 @@ job_options = gathered(
     click.option(
         "--contention",
         is_flag=True,
-        help="Let collectives that overlap on a NIC share it: lower bounds, in recorded order.",
+        help="NIC contention: collectives that overlap on a NIC share it; lower bounds, in recorded order.",
     ),
     click.option(
         "--compute",

@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from atlas_lp.peak_memory import whole_peak_bytes
 from atlas_lp.schemas import STATS
+
+if TYPE_CHECKING:
+    from atlas_lp.report.terminal import Block
 
 _WIDTH_OFF_TERMINAL = 200
 
@@ -20,14 +23,6 @@ _WIDTH_OFF_TERMINAL = 200
 def print_json(value: Any) -> None:
     """Print plain *value* as JSON with sorted keys."""
     click.echo(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False))
-
-
-def print_nature(summary: dict[str, Any]) -> None:
-    """Say first what kind of answer this is: of a synthetic trace, or of a job other than the recorded one."""
-    if summary["trace"]["synthetic"]:
-        click.echo("SYNTHETIC TRACE: no cluster was measured.")
-    for sentence in summary["what_if"]:
-        click.echo(f"WHAT IF {sentence}.")
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -58,6 +53,19 @@ def print_list(title: str, items: Sequence[str]) -> None:
         click.echo(title)
         for item in items:
             click.echo(f"  - {item}")
+
+
+def print_blocks(blocks: Sequence[Block]) -> None:
+    """Print what the report stage wrote for a terminal."""
+    from atlas_lp.report.terminal import Listing, Table
+
+    for block in blocks:
+        if isinstance(block, Table):
+            print_table(block.title, block.header, block.rows)
+        elif isinstance(block, Listing):
+            print_list(block.title, block.items)
+        else:
+            click.echo(block)
 
 
 class Stats:

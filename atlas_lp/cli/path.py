@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -16,11 +15,11 @@ from atlas_lp.cli.options import (
     json_option,
     traces_argument,
 )
-from atlas_lp.cli.output import print_json, print_nature, print_table, progress
+from atlas_lp.cli.output import print_blocks, print_json, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.files import check_free
 from atlas_lp.schemas import PATH
-from atlas_lp.units import format_bandwidth, format_size, format_time, number
+from atlas_lp.units import number
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
@@ -65,11 +64,12 @@ def path(
       atlas-lp path traces/ --bandwidth 50Gbps -o path.svg --graph path.graphml
     """
     from atlas_lp.analysis.as_json import steps_json
-    from atlas_lp.analysis.attribution import Attribution, hop_words
+    from atlas_lp.analysis.attribution import Attribution
     from atlas_lp.analysis.path_graph import check_graph_name, graphml
     from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.files import write_file
     from atlas_lp.program.job import solve_job
+    from atlas_lp.report import terminal
     from atlas_lp.report.figures.critical_path import draw_timeline
     from atlas_lp.report.figures.style import check_kind
     from atlas_lp.solver.axis import point
@@ -102,48 +102,14 @@ def path(
         "hops": hops,
     }
     if output is not None:
-        write_file(output, draw_timeline(rows, _title(result, where), output.suffix[1:]))
+        write_file(output, draw_timeline(rows, terminal.path_title(result), output.suffix[1:]))
     if graph_file is not None:
         write_file(graph_file, graphml(rows))
     if as_json:
         print_json(result)
         return
-    print_nature(result)
-    click.echo(f"{_title(result, where)}, dependencies from {result['dependencies']}")
-    _print_steps(rows, top, makespan)
-    for slope, row in hops.items():
-        click.echo(f"{row[slope]:,} {slope}: {hop_words(row, slope, 3)}".rstrip(": "))
+    print_blocks(terminal.path(result, top))
     if output is not None:
         click.echo(f"picture: {output}")
     if graph_file is not None:
         click.echo(f"graph: {graph_file}")
-
-
-def _title(result: dict[str, Any], where: tuple[Fraction, Fraction]) -> str:
-    return (
-        f"Critical path at L = {format_time(where[0])}, {format_bandwidth(where[1])}: "
-        f"T = {format_time(result['makespan_ns'], 6)}"
-    )
-
-
-def _print_steps(rows: list[dict[str, Any]], top: int, makespan: float) -> None:
-    longest = sorted(range(len(rows)), key=lambda i: (-rows[i]["duration_ns"], i))[:top]
-    cells = []
-    for i in sorted(longest):
-        row = rows[i]
-        if "gpu" in row:
-            what, where, carried = "GPU work and idle time", f"GPU {row['gpu']}", ("-", "-")
-        else:
-            what = f"{row['type']} {format_size(row['size_bytes'])}"
-            where = f"{row['ranks']} ranks, communicator {row['communicator']}"
-            carried = (f"{row['messages']:,}", f"{row['bytes']:,}")
-        share = f"{100 * row['duration_ns'] / makespan:.1f} %"
-        cells.append((format_time(row["begin_ns"]), format_time(row["duration_ns"]), share, what, where, *carried))
-    print_table(
-        f"The {len(cells)} longest of {len(rows)} steps, in order of time",
-        ("begins at", "takes", "share", "what", "where", "messages", "bytes"),
-        cells,
-    )
-    rest = sum(row["duration_ns"] for row in rows) - sum(rows[i]["duration_ns"] for i in longest)
-    if len(rows) > len(longest):
-        click.echo(f"the other {len(rows) - len(longest)} steps take {format_time(rest)}; see all with --top or --json")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from atlas_lp.cli.options import quotient_option
-from atlas_lp.cli.output import Stats, print_json, print_list, print_table, progress
+from atlas_lp.cli.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
 from atlas_lp.schemas import ALONG, ENVELOPE, LP_SWEEP
-from atlas_lp.solver.axis import AXES, GAP, LATENCY, Axis
-from atlas_lp.units import format_bandwidth, format_size, format_time, number, parse_bandwidth, parse_time_ns
+from atlas_lp.solver.axis import AXES, Axis
+from atlas_lp.units import number, parse_bandwidth, parse_time_ns
 
 if TYPE_CHECKING:
     from atlas_lp.fabrics.fabric import Fabric
@@ -128,17 +128,13 @@ def _write_lp(graph: EventGraph, fabric: Fabric, path: Path) -> None:
 
 # --- exact envelopes ---------------------------------------------------------------------------------------
 
-_METHODS = {
-    "full": "",
-    "quotient": "; one rank per class of equal ranks (exact)",
-    "bracket": "; upper side of a bracket",
-}
 _BRACKET = "chunks differ by rounding: times are upper bounds, at most {percent:.2g} % above the lower ones"
 _EARLY = "stopped early: T lies at most {percent:.3g} % above the planes"
 
 
 def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, as_json: bool, record: Stats) -> None:
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.report import terminal
     from atlas_lp.solver.highs import CheckLimits
     from atlas_lp.solver.solve import solve
 
@@ -166,7 +162,7 @@ def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, 
     if as_json:
         print_json(result)
     else:
-        _print_envelope(result, envelope, problem.fabric)
+        print_blocks(terminal.envelope(result))
 
 
 def _graph_json(problem: Problem) -> dict[str, Any]:
@@ -198,59 +194,13 @@ def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> 
     }
 
 
-def _print_envelope(result: dict[str, Any], envelope: Envelope, fabric: Fabric) -> None:
-    graph = result["graph"]
-    size = "a bracket of two" if graph["vertices"] is None else f"{graph['vertices']} vertices, {graph['edges']} edges"
-    click.echo(f"graph: {graph['ranks']} ranks, {size}")
-    click.echo(
-        f"T = {format_time(result['makespan_ns'], 6)} at L = {format_time(fabric.latency_ns)}, "
-        f"{format_bandwidth(fabric.gap_ns_per_byte)}"
-    )
-    print_table(
-        f"T(L) at {format_bandwidth(fabric.gap_ns_per_byte)}",
-        ("from L", "to L", "T from", "T to", "dT/dL (messages)"),
-        [
-            (
-                format_time(p.start, 6),
-                format_time(p.stop, 6),
-                format_time(p.at(p.start), 6),
-                format_time(p.at(p.stop), 6),
-                p.slope,
-            )
-            for p in envelope.along(LATENCY, fabric.gap_ns_per_byte)
-        ],
-    )
-    print_table(
-        f"T(G) at L = {format_time(fabric.latency_ns)}",
-        ("from G (ns/B)", "to G (ns/B)", "from", "to", "T from", "T to", "dT/dG (bytes)"),
-        [
-            (
-                f"{float(p.start):.6g}",
-                f"{float(p.stop):.6g}",
-                format_bandwidth(p.start),
-                format_bandwidth(p.stop),
-                format_time(p.at(p.start), 6),
-                format_time(p.at(p.stop), 6),
-                f"{p.slope} ({format_size(p.slope)})",
-            )
-            for p in envelope.along(GAP, fabric.latency_ns)
-        ],
-    )
-    certificate = result["certificate"]
-    click.echo(
-        f"T(L, G): {len(envelope.vectors)} planes; certificate: {certificate['solver']} {certificate['status']} at "
-        f"{certificate['points']} points, {certificate['pivots']} pivots, largest relative difference "
-        f"{certificate['largest_relative_difference']:.1e}" + _METHODS[graph.get("method", "full")]
-    )
-    print_list("Assumptions", result["assumptions"])
-
-
 # --- the paper's sweep --------------------------------------------------------------------------------------
 
 
 def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) -> None:
     from atlas_lp.analysis.as_json import native_json
     from atlas_lp.analysis.assumptions import model_assumptions
+    from atlas_lp.report import terminal
     from atlas_lp.solver.lp_sweep import sweep
 
     graph = _graph(problem)
@@ -272,15 +222,8 @@ def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) 
     }
     if as_json:
         print_json(result)
-        return
-    click.echo(f"graph: {graph.vertices} vertices, {graph.edges} edges; {points} points per axis, as the paper does it")
-    for axis in AXES:
-        keys = (f"from_{axis.unit}", f"to_{axis.unit}", "constant_ns", axis.component)
-        words = axis.unit.replace("_per_byte", "/B")
-        header = (f"from ({words})", f"to ({words})", "constant (ns)", axis.component)
-        rows = [[f"{piece[key]:.6g}" for key in keys] for piece in result[axis.name]]
-        print_table(f"T({axis.symbol}) on the grid", header, rows)
-    click.echo(f"{result['pivots']} pivots; breakpoints are grid points, pieces shorter than a step are missed")
+    else:
+        print_blocks(terminal.lp_sweep(result))
 
 
 def _sweep_json(points: list[SweepPoint], axis: Axis) -> list[dict[str, Any]]:
@@ -327,6 +270,7 @@ def _direction(text: str) -> tuple[str, str, Fraction, Fraction]:
 def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) -> None:
     from atlas_lp.analysis.as_json import native_json
     from atlas_lp.analysis.assumptions import model_assumptions
+    from atlas_lp.report import terminal
     from atlas_lp.solver.solve import solve_along
 
     component, words, low, high = _direction(text)
@@ -342,24 +286,15 @@ def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) ->
         }
         for p in pieces
     ]
+    result = {
+        **ALONG.head(),
+        "graph": _graph_json(problem),
+        "native": native_json(problem.fabric),
+        "component": component,
+        "pieces": rows,
+        "assumptions": [*model_assumptions(problem.fabric), *problem.assumed],
+    }
     if as_json:
-        print_json(
-            {
-                **ALONG.head(),
-                "graph": _graph_json(problem),
-                "native": native_json(problem.fabric),
-                "component": component,
-                "pieces": rows,
-                "assumptions": [*model_assumptions(problem.fabric), *problem.assumed],
-            }
-        )
-        return
-    print_table(
-        f"T along {text.partition('=')[0]} ({words}), L and G native",
-        ("from", "to", "T from", "T to", f"slope ({component})"),
-        [
-            (f"{r['from']:.6g}", f"{r['to']:.6g}", format_time(r["from_time_ns"], 6), format_time(r["to_time_ns"], 6),
-             r["slope"])
-            for r in rows
-        ],
-    )  # fmt: skip
+        print_json(result)
+    else:
+        print_blocks(terminal.along(result, text.partition("=")[0], words))

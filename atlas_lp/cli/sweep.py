@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
-from atlas_lp.cli.output import print_json, print_nature, print_table
+from atlas_lp.cli.output import print_blocks, print_json
 from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.schemas import SWEEP
 from atlas_lp.solver.axis import GAP, LATENCY, Axis
-from atlas_lp.units import format_size, format_time, number
+from atlas_lp.units import number
 
 if TYPE_CHECKING:
     from atlas_lp.solver.envelope import Piece
@@ -45,6 +45,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_mos
       atlas-lp sweep out --latency 0:20us --at-most 5
     """
     from atlas_lp.analysis.folder import read_analysis
+    from atlas_lp.report import terminal
 
     if (latency is None) == (bandwidth is None):
         raise InputError("give one of --latency LO:HI[:N] and --bandwidth LO:HI[:N]")
@@ -71,7 +72,7 @@ def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_mos
     if as_json:
         print_json(result)
     else:
-        _print(result, found.summary, axis)
+        print_blocks(terminal.sweep(result, found.summary, axis))
     if at_most is not None:
         _check(pieces, max(asked.low, asked.high), base, at_most, axis)
 
@@ -132,49 +133,3 @@ def _points(pieces: list[Piece], xs: list[Fraction], base: Fraction, axis: Axis)
             }
         )
     return rows
-
-
-def _print(result: dict[str, Any], summary: dict[str, Any], axis: Axis) -> None:
-    from atlas_lp.analysis.attribution import hop_words
-
-    print_nature(summary)
-    native = result["native"]
-    click.echo(
-        f"native point: L = {format_time(native['latency_ns'])}, {native['bandwidth_gbps']:.4g} Gbps, "
-        f"T = {format_time(native['time_ns'])}"
-    )
-    header: tuple[str, ...]
-    rows: list[tuple[object, ...]]
-    if result["kind"] == "pieces":
-        header = ("from", "to", "T from", "T to", axis.slope_title, "paid by", "in phase; between")
-        names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
-        rows = [
-            (
-                axis.show_exactly(r[f"from_{axis.key}"]),
-                axis.show_exactly(r[f"to_{axis.key}"]),
-                format_time(r["from_time_ns"], 6),
-                format_time(r["to_time_ns"], 6),
-                axis.show_slope(r[axis.component]),
-                _paid_by(r, axis.component, names),
-                hop_words(r, axis.component),
-            )
-            for r in result["rows"]
-        ]
-    else:
-        header = (axis.heading, "T", "T / native", axis.slope_title)
-        rows = [_point_row(r, axis) for r in result["rows"]]
-    print_table(f"T({axis.symbol}), {axis.other.quantity} native", header, rows)
-    click.echo("no congestion; recorded schedule, ranks and NCCL's choices as they are")
-
-
-def _paid_by(row: dict[str, Any], slope: str, names: dict[str, str]) -> str:
-    """The two signatures that carry most of a slope."""
-    words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:2]]
-    more = len(row["signatures"]) - len(words)
-    return ", ".join(words) + (f", {more} more" if more > 0 else "") if words else "nothing"
-
-
-def _point_row(row: dict[str, Any], axis: Axis) -> tuple[object, ...]:
-    left, right = (axis.show_slope(row[f"{axis.component}_{side}"]) for side in ("left", "right"))
-    both = left if left == right else f"{left} .. {right}"
-    return axis.show_exactly(row[axis.key]), format_time(row["time_ns"], 6), f"{row['relative']:.4f}", both

@@ -14,11 +14,11 @@ from atlas_lp.cli.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats, print_json, print_table
+from atlas_lp.cli.output import Stats, print_blocks, print_json
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import GateError
 from atlas_lp.schemas import VALIDATION
-from atlas_lp.units import format_bandwidth, format_size, format_time, number
+from atlas_lp.units import number
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
@@ -63,6 +63,7 @@ def validate(
       atlas-lp validate traces/ --tolerance 0.5 --json
     """
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.report import terminal
     from atlas_lp.validation.validate import validate as compare
 
     record = Stats(stats)
@@ -72,10 +73,11 @@ def validate(
         found = compare(
             trace, CollectiveSolver(fabric, store=store), dependencies=None if dependencies == "auto" else dependencies
         )
+    result = _json(found, tolerance)
     if as_json:
-        print_json(_json(found, tolerance))
+        print_json(result)
     else:
-        _print(found)
+        print_blocks(terminal.validation(result, [(method.seconds, method.peak_bytes) for method in found.methods]))
     record.write()
     if found.difference is not None and found.difference > tolerance / 100:
         raise GateError(
@@ -97,30 +99,3 @@ def _json(found: Validation, tolerance: float) -> dict[str, Any]:
         "difference": found.difference,
         "tolerance": tolerance / 100,
     }
-
-
-def _print(found: Validation) -> None:
-    header = ["method", *(f"{format_time(latency)}, {format_bandwidth(gap)}" for latency, gap in found.points)]
-    rows: list[list[object]] = []
-    base = found.methods[0].times_ns
-    for method in found.methods:
-        cells = [
-            format_time(t, 6) if method is found.methods[0] else f"{format_time(t, 6)} ({100 * (t / b - 1):+.3f} %)"
-            for t, b in zip(method.times_ns, base, strict=False)
-        ]
-        cells += ["-"] * (len(found.points) - len(cells))
-        peak = format_size(method.peak_bytes) if method.peak_bytes else "-"
-        rows.append([method.name, *cells, method.vertices, f"{method.seconds:.2f} s", peak])
-    measured = f"{format_time(found.measured_ns, 6)} ({100 * (found.measured_ns / base[0] - 1):+.3f} %)"
-    rows.append(["measured", measured, *["-"] * (len(found.points) - 1), "-", "-", "-"])
-    print_table(
-        "Time at five points (L, bandwidth), relative to composite", [*header, "vertices", "time", "peak"], rows
-    )
-    click.echo(f"dependencies: from {found.dependencies}")
-    for method in found.methods:
-        if method.note:
-            click.echo(f"{method.name}: {method.note}")
-    click.echo(
-        "composite holds ranks that do alike together until the last is done, so it is not below monolithic unless "
-        "collectives overlap on a NIC, or one begins while the last body of another is on its way out"
-    )

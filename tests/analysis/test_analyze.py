@@ -9,12 +9,13 @@ import pytest
 from helpers.jobs import two_ranks
 
 from atlas_lp.analysis.analyze import analyze
-from atlas_lp.analysis.as_json import headline, tolerance_json
+from atlas_lp.analysis.as_json import tolerance_json
 from atlas_lp.analysis.folder import FILES, json_text, read_analysis, write_analysis
 from atlas_lp.cache import Store
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.report.words import headline
 from atlas_lp.solver.envelope import Box
 from atlas_lp.traces.reading.read import read_trace
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_lp.analysis.analyze import analyze
-from atlas_lp.analysis.attribution import UNKNOWN, hop_words
+from atlas_lp.analysis.attribution import UNKNOWN
 from atlas_lp.collectives import path_messages as hops
 from atlas_lp.collectives.path_messages import Passage, find_hops
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import PortRule
+from atlas_lp.report.words import hop_words
 from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
 from atlas_lp.signatures.algorithms.tree import tree_signature
 from atlas_lp.signatures.nccl.protocols import Protocol

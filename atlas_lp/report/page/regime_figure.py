@@ -27,11 +27,11 @@ from atlas_lp.analysis.regimes import (
     regime_map,
     time_grid,
 )
-from atlas_lp.report.curves import LAYOUTS, Layout, gap_range, latency_range
-from atlas_lp.report.svg import (
-    Axis,
+from atlas_lp.report.page.curves import DRAWN, LAYOUTS, Layout
+from atlas_lp.report.page.svg import (
     Element,
     Point,
+    Scale,
     add,
     figure,
     hint,
@@ -41,7 +41,7 @@ from atlas_lp.report.svg import (
     tick_text,
     to_text,
 )
-from atlas_lp.report.words import show_bandwidth, to_gbps
+from atlas_lp.solver.axis import AXES
 from atlas_lp.units import format_time
 
 _TOP = 22.0
@@ -68,13 +68,12 @@ class _Map:
     def __init__(self, summary: Mapping[str, Any], layout: Layout) -> None:
         self.joint: Joint = summary["joint"]
         native, box = summary["native"], summary["box"]
-        self.latency, self.gap = float(native["latency_ns"]), float(native["gap_ns_per_byte"])
+        self.latency, self.gap = (float(native[axis.key]) for axis in AXES)
         self.native_ns = float(time_grid(self.joint, self.latency, self.gap)[0, 0])
-        low, high = latency_range(box, self.latency, math.inf)
-        self.x = Axis(low / 1e3, high / 1e3, layout.left, layout.width - layout.right, log=True)
-        low, high = gap_range(box, self.gap, math.inf)
+        across, upward = (drawn.ends(box, native[drawn.axis.key], math.inf) for drawn in DRAWN)
         self.bottom = _TOP + 0.62 * layout.width + (40 if layout.narrow else 0)
-        self.y = Axis(to_gbps(high), to_gbps(low), self.bottom, _TOP, log=True)
+        self.x = Scale(*across, layout.left, layout.width - layout.right, log=True)
+        self.y = Scale(*upward, self.bottom, _TOP, log=True)
         self.name = f"map-{layout.name}"
         self.layout = layout
 
@@ -201,7 +200,7 @@ class _Map:
         left, right = self.x.start, self.x.stop
         add(root, "path", d=self._rectangle(), class_="frame")
         spacing = 32 if self.layout.narrow else 30
-        horizontal_axis(root, self.x, self.bottom, "one-way latency L (us, log scale)", spacing)
+        horizontal_axis(root, self.x, self.bottom, DRAWN[0].title, spacing)
         add(root, "text", "bandwidth (Gbps)", x=2, y=_TOP - 9, class_="axis-title")
         add(root, "text", "G (ns/B)", x=self.layout.width - 1, y=_TOP - 9, class_="end axis-title")
         for value in self.y.ticks(22):
@@ -215,7 +214,7 @@ class _Map:
         for number, (line, edge) in enumerate(zip(levels, BAND_EDGES, strict=True)):
             visible = [p for p in line if self._inside(p, 14)]
             if len(visible) > 20:
-                x, y = _along(visible, 0.12 + 0.16 * number)
+                x, y = _along(visible, 0.12 + 0.22 * number)
                 add(root, "text", f"+{100 * edge:g} %", x=x, y=y + 4, class_="middle label small")
 
     def _inside(self, point: Point, margin: float) -> bool:
@@ -244,17 +243,18 @@ class _Map:
     def _native(self, root: Element) -> None:
         x, y = self._point(self.latency, self.gap)
         mark = add(root, "path", d=f"M{x:.1f} {y - 7:.1f}l7 7l-7 7l-7-7Z", class_="native")
-        hint(mark, f"native point: {format_time(self.latency)}, {show_bandwidth(self.gap)}")
+        shown = ", ".join(axis.show(x) for axis, x in zip(AXES, (self.latency, self.gap), strict=True))
+        hint(mark, f"native point: {shown}")
         side, offset = ("start", 11) if x + _NATIVE_ROOM < self.x.stop else ("end", -11)
         add(root, "text", "native", x=x + offset, y=y + 4, class_=f"{side} label native-text")
 
 
-def _beyond(axis: Axis, value: float) -> float:
-    """Pixel of *value*, or a few pixels outside the axis."""
-    outward = math.copysign(6, axis.stop - axis.start)
-    if value > axis.high:
-        return axis.stop + outward
-    return axis.at(value) if value >= axis.low else axis.start - outward
+def _beyond(scale: Scale, value: float) -> float:
+    """Pixel of *value*, or a few pixels outside the scale."""
+    outward = math.copysign(6, scale.stop - scale.start)
+    if value > scale.high:
+        return scale.stop + outward
+    return scale.at(value) if value >= scale.low else scale.start - outward
 
 
 def _along(line: list[Point], share: float) -> Point:

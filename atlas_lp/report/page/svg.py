@@ -1,4 +1,4 @@
-"""Small SVG: elements, axes and ticks.
+"""Small SVG: elements, scales and ticks.
 
 Figures carry no colours and no fonts, only classes; the style sheet of the report gives both, so they follow the
 reader's light or dark scheme.  Coordinates are pixels of the view box, rounded to a tenth.
@@ -68,7 +68,7 @@ def text_width(text: str, size: float = 12) -> float:
 
 
 @dataclass(frozen=True)
-class Axis:
+class Scale:
     """Maps values *low*..*high* to pixels *start*..*stop*, linearly or by logarithm; clamps outside."""
 
     low: float
@@ -87,7 +87,7 @@ class Axis:
         return self.start + share * (self.stop - self.start)
 
     def value(self, pixel: float) -> float:
-        """Value at a pixel; the inverse of :meth:`at` on the axis."""
+        """Value at a pixel; the inverse of :meth:`at` on the scale."""
         share = (pixel - self.start) / (self.stop - self.start)
         if self.log:
             return float(self.low * (self.high / self.low) ** share)
@@ -100,7 +100,7 @@ class Axis:
         return [self.low, *inner, self.high]
 
     def holds(self, value: float) -> bool:
-        """Whether *value* lies on the axis."""
+        """Whether *value* lies on the scale."""
         return self.low <= value <= self.high
 
     def ticks(self, spacing: float) -> list[float]:
@@ -119,15 +119,15 @@ def _linear_ticks(low: float, high: float, most: int) -> list[float]:
     return [i * step for i in range(first, last + 1)]
 
 
-def _log_ticks(axis: Axis, spacing: float) -> list[float]:
-    per_decade = abs(axis.stop - axis.start) / math.log10(axis.high / axis.low)
+def _log_ticks(scale: Scale, spacing: float) -> list[float]:
+    per_decade = abs(scale.stop - scale.start) / math.log10(scale.high / scale.low)
     fitting = (m for gap, m in ((0.3, (1, 2, 5)), (0.47, (1, 3))) if gap * per_decade >= spacing)
     chosen = next(fitting, (1,))
-    decades = range(math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high)) + 1)
-    ticks = [m * 10.0**d for d in decades for m in chosen if axis.holds(m * 10.0**d)]
+    decades = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
+    ticks = [m * 10.0**d for d in decades for m in chosen if scale.holds(m * 10.0**d)]
     if len(ticks) >= 3:
         return ticks
-    return _linear_ticks(axis.low, axis.high, max(2, int(abs(axis.stop - axis.start) / (2 * spacing))))
+    return _linear_ticks(scale.low, scale.high, max(2, int(abs(scale.stop - scale.start) / (2 * spacing))))
 
 
 def tick_text(value: float) -> str:
@@ -148,11 +148,11 @@ def tick_texts(values: Sequence[float]) -> list[str]:
     return [f"{value:,.{digits}f}{suffix}" for value in values]
 
 
-def horizontal_axis(parent: Element, axis: Axis, y: float, title: str, spacing: float) -> None:
+def horizontal_axis(parent: Element, scale: Scale, y: float, title: str, spacing: float) -> None:
     """Ticks, labels and a title below *y*."""
-    for value in axis.ticks(spacing):
-        x = axis.at(value)
+    for value in scale.ticks(spacing):
+        x = scale.at(value)
         add(parent, "path", d=f"M{x:.1f} {y:g}v5", class_="tick")
         add(parent, "text", tick_text(value), x=x, y=y + TICK_LABEL_HEIGHT + 1, class_="middle")
-    middle = (axis.start + axis.stop) / 2
+    middle = (scale.start + scale.stop) / 2
     add(parent, "text", title, x=middle, y=y + 2 * TICK_LABEL_HEIGHT + 3, class_="middle axis-title")

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atlas_lp.analysis.attribution import hop_words
 from atlas_lp.analysis.regimes import BANDS, REGIMES, THRESHOLD, regime_map
-from atlas_lp.report.curves import (
-    GAP,
-    LATENCY,
-    LAYOUTS,
-    Curve,
-    Parameter,
-    Piece,
-    gap_pieces,
-    is_flat,
-    latency_pieces,
-    time_at,
+from atlas_lp.report.page.curves import DRAWN, LAYOUTS, Curve, Piece, is_flat, pieces_along, time_at
+from atlas_lp.report.words import (
+    PARTS,
+    Part,
+    at,
+    box_end,
+    compared,
+    hop_words,
+    payers,
+    replayed,
+    share,
+    signature_names,
+    signed,
+    solver_check,
+    to_gbps,
 )
-from atlas_lp.report.words import difference, share, show_bandwidth, signed, to_gbps
+from atlas_lp.solver.axis import AXES, Axis
 from atlas_lp.units import format_size, format_time
 
 Summary = Mapping[str, Any]
@@ -31,15 +35,15 @@ MOST_ROWS = 25
 MOST_PLANES = 6000
 """Planes embedded for reading the map under the pointer; beyond, the map is a picture."""
 
-BREAKDOWN = (
-    ("compute_and_idle_ns", "compute and idle between collectives", "compute"),
-    ("reduce_copy_ns", "reduce and copy inside collectives", "reduce"),
-    ("latency_ns", "scale-out latency (L of each message)", "latency2"),
-    ("bandwidth_ns", "scale-out bandwidth (G of each byte)", "bandwidth2"),
-    ("overhead_ns", "message overheads (o, g)", "overhead"),
-    ("scale_up_ns", "scale-up transfers", "up"),
-    ("other_fabrics_ns", "collectives on fabrics of their own", "other"),
-)
+_PART_CLASSES = {
+    "compute_and_idle_ns": "compute",
+    "reduce_copy_ns": "reduce",
+    "latency_ns": "latency2",
+    "bandwidth_ns": "bandwidth2",
+    "overhead_ns": "overhead",
+    "scale_up_ns": "up",
+    "other_fabrics_ns": "other",
+}
 
 _PERCENT = 100 * THRESHOLD
 
@@ -58,105 +62,60 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def cards(summary: Summary) -> list[dict[str, str]]:
     """Key numbers: a name, a value and a line that says what it means."""
-    native, tolerance, box = summary["native"], summary["tolerance"], summary["box"]
-    latency, bandwidth = format_time(native["latency_ns"]), show_bandwidth(native["gap_ns_per_byte"])
-    percent = f"+{tolerance['percent']:g} %"
+    native, percent = summary["native"], f"+{summary['tolerance']['percent']:g} %"
     rows = [
         (
             "Native point",
-            f"{latency}, {bandwidth}",
+            ", ".join(axis.show(native[axis.key]) for axis in AXES),
             f"L and bandwidth of fabric {summary['fabric']['name']}; G = {native['gap_ns_per_byte']:.4g} ns/B",
         ),
         ("T at the native point", format_time(summary["makespan_ns"]), "the model's time of the recorded schedule"),
-        ("Measured", format_time(summary["measured_ns"]), _compared(summary)),
-        ("Replay", format_time(summary["replay_ns"]), _replayed(summary)),
-        (f"Latency for at most {percent}", *_latency_tolerance(tolerance, native, box)),
-        (f"Bandwidth for at most {percent}", *_bandwidth_tolerance(tolerance, native, box)),
+        ("Measured", format_time(summary["measured_ns"]), compared(summary)),
+        ("Replay", format_time(summary["replay_ns"]), replayed(summary)),
+        *((f"{axis.quantity.capitalize()} for at most {percent}", *_reach(summary, axis)) for axis in AXES),
     ]
     return [{"name": name, "value": value, "note": note} for name, value, note in rows]
 
 
-def _compared(summary: Summary) -> str:
-    return f"span of the recording; T is {difference(summary['makespan_ns'], summary['measured_ns'])} it"
-
-
-def _replayed(summary: Summary) -> str:
-    apart = difference(summary["replay_ns"], summary["measured_ns"])
-    words = f"recorded durations put through the dependencies: {apart} measured"
-    gpus = summary.get("replay_apart", [])
-    if gpus:
-        worst = max(gpus, key=lambda row: (abs(row["replay_ns"] - row["measured_ns"]), -row["gpu"]))
-        by = worst["replay_ns"] - worst["measured_ns"]
-        words += f"; {len(gpus)} GPUs end elsewhere than recorded, GPU {worst['gpu']} most: "
-        words += f"{format_time(abs(by))} {'later' if by > 0 else 'earlier'}"
-    return words
-
-
-def _latency_tolerance(tolerance: Summary, native: Summary, box: Summary) -> tuple[str, str]:
-    at = f"at {show_bandwidth(native['gap_ns_per_byte'])}"
-    if tolerance["latency_ns"] is None:
-        return f"any up to {format_time(box['latency_to_ns'])}", f"the whole analysed range stays within, {at}"
-    latency = tolerance["latency_ns"]
-    times = f"{latency / native['latency_ns']:.3g} times native, {at}" if native["latency_ns"] else at
-    return f"L ≤ {format_time(latency)}", times
-
-
-def _bandwidth_tolerance(tolerance: Summary, native: Summary, box: Summary) -> tuple[str, str]:
-    at = f"at L = {format_time(native['latency_ns'])}"
-    gap = tolerance["gap_ns_per_byte"]
-    if gap is None:
-        least = show_bandwidth(box["gap_to_ns_per_byte"])
-        return f"any down to {least}", f"the whole analysed range stays within, {at}"
-    part = 100 * native["gap_ns_per_byte"] / gap
-    return f"≥ {show_bandwidth(gap)}", f"{part:.3g} % of native, G ≤ {gap:.4g} ns/B, {at}"
+def _reach(summary: Summary, axis: Axis) -> tuple[str, str]:
+    """How far the quantity may go, and what that is against its native value."""
+    limit, native = summary["tolerance"][axis.key], summary["native"][axis.key]
+    held = f"at {at(axis.other, summary['native'][axis.other.key])}"
+    if limit is None:
+        end = axis.show(box_end(summary["box"], axis, "to"))
+        return f"any {'down' if axis.inverted else 'up'} to {end}", f"the whole analysed range stays within, {held}"
+    if axis.inverted:
+        part = f"{100 * native / limit:.3g} % of native"
+        return f"≥ {axis.show(limit)}", f"{part}, {axis.symbol} ≤ {limit:.4g} ns/B, {held}"
+    times = f"{limit / native:.3g} times native, {held}" if native else held
+    return f"{axis.symbol} ≤ {axis.show(limit)}", times
 
 
 def curves(summary: Summary) -> list[dict[str, Any]]:
     """T(L) and T(G): heading, figures in every layout, table of pieces; or the words for a flat one."""
-    native, tolerance = summary["native"], summary["tolerance"]
-    latency = Curve(
-        LATENCY,
-        latency_pieces(summary),
-        native["latency_ns"],
-        summary["makespan_ns"],
-        tolerance["latency_ns"],
-        tolerance["percent"],
-    )
-    gap = Curve(
-        GAP,
-        gap_pieces(summary),
-        native["gap_ns_per_byte"],
-        summary["makespan_ns"],
-        tolerance["gap_ns_per_byte"],
-        tolerance["percent"],
-    )
-    at_gap, at_latency = show_bandwidth(native["gap_ns_per_byte"]), format_time(native["latency_ns"])
-    return [
-        _curve(latency, summary, f"T against latency, at {at_gap}"),
-        _curve(gap, summary, f"T against bandwidth, at L = {at_latency}"),
-    ]
+    return [_curve(Curve.of(summary, drawn), summary) for drawn in DRAWN]
 
 
-def _curve(curve: Curve, summary: Summary, heading: str) -> dict[str, Any]:
-    parameter, pieces = curve.parameter, curve.pieces
+def _curve(curve: Curve, summary: Summary) -> dict[str, Any]:
+    axis, pieces = curve.drawn.axis, curve.pieces
     flat = is_flat(pieces)
     first, last = pieces[0].start, pieces[-1].stop
     return {
-        "kind": parameter.kind,
-        "symbol": parameter.symbol,
-        "heading": heading,
+        "kind": axis.name,
+        "symbol": axis.symbol,
+        "heading": f"T against {axis.quantity}, at {at(axis.other, summary['native'][axis.other.key])}",
         "flat": flat,
-        "what": "L" if parameter is LATENCY else "bandwidth",
-        "held": "message" if parameter is LATENCY else "byte",
+        "what": axis.heading,
+        "held": axis.component.removesuffix("s"),
         "level": format_time(curve.native_ns),
-        "range": f"{parameter.show(first)} to {parameter.show(last)}",
-        "at_start": f"T at {parameter.show(first)} is {format_time(time_at(pieces, first))}",
-        "bands": "; ".join(band.name for band in parameter.bands),
+        "range": f"{axis.show(first)} to {axis.show(last)}",
+        "at_start": f"T at {axis.show(first)} is {format_time(time_at(pieces, first))}",
+        "bands": "; ".join(band.name for band in curve.drawn.bands),
         "figures": [] if flat else [curve.draw(layout, summary["box"]) for layout in LAYOUTS],
-        "slope_name": "messages" if parameter is LATENCY else "bytes",
+        "slope_name": axis.component,
         "pieces": [
-            {**_piece(parameter, piece, curve.native_ns), "payers": payers, "hops": hops}
-            for piece, (payers, hops) in zip(pieces, _payers(summary, curve), strict=True)
+            {**_piece(axis, piece, curve.native_ns), "payers": paid, "hops": hops}
+            for piece, (paid, hops) in zip(pieces, _payers(summary, curve), strict=True)
         ],
     }
 
@@ -166,18 +125,16 @@ def _payers(summary: Summary, curve: Curve) -> list[tuple[str, str]]:
 
     Empty where the summary does not say.
     """
-    rows = summary.get("attribution", {}).get("latency" if curve.parameter is LATENCY else "gap", [])
+    axis = curve.drawn.axis
+    rows = summary.get("attribution", {}).get(axis.name, [])
     if len(rows) != len(curve.pieces):
         return [("", "")] * len(curve.pieces)
-    slope = "messages" if curve.parameter is LATENCY else "bytes"
-    names = {s["key"]: f"{s['type']} {format_size(s['size_bytes'])}" for s in summary["signatures"]}
+    names = signature_names(summary)
     result = []
     for row in rows:
-        words = [f"{names[s['key']]} {100 * s[slope] / row[slope]:.0f} %" for s in row["signatures"][:2]]
-        more = len(row["signatures"]) - len(words)
-        words += [f"{more} more"] if more > 0 else []
-        hops = hop_words(row, slope) if "phases" in row else ""
-        result.append((", ".join(map(_unbroken, words)), "; ".join(map(_unbroken, hops.split("; ")))))
+        hops = hop_words(row, axis.component) if "phases" in row else ""
+        paid = map(_unbroken, payers(row, axis.component, names))
+        result.append((", ".join(paid), "; ".join(map(_unbroken, hops.split("; ")))))
     return result
 
 
@@ -186,10 +143,22 @@ def _unbroken(words: str) -> str:
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def _piece(parameter: Parameter, piece: Piece, native_ns: float) -> dict[str, str]:
+_INSIDE_QUANTITY = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[MGT]bps|ns/B)(?![\w/]))|(?<=[=≤≥]) | (?=[=≤≥])")
+
+
+def keep_quantities(words: str) -> str:
+    r"""The words, with no line break between a number, its unit and the sign before it.
+
+    >>> keep_quantities("G ≤ 0.04 ns/B, at L = 3.7 us").split(" ")
+    ['G\xa0≤\xa00.04\xa0ns/B,', 'at', 'L\xa0=\xa03.7\xa0us']
+    """
+    return _INSIDE_QUANTITY.sub("\N{NO-BREAK SPACE}", words)
+
+
+def _piece(axis: Axis, piece: Piece, native_ns: float) -> dict[str, str]:
     def end(x: float) -> str:
-        shown = _unbroken(parameter.show(x))
-        return shown if parameter is LATENCY else f"{_unbroken(f'{x:.4g} ns/B')} ({shown})"
+        shown = _unbroken(axis.show(x))
+        return f"{_unbroken(f'{x:.4g} ns/B')} ({shown})" if axis.inverted else shown
 
     return {
         "start": end(piece.start),
@@ -202,8 +171,8 @@ def _piece(parameter: Parameter, piece: Piece, native_ns: float) -> dict[str, st
 
 def numbers(summary: Summary) -> dict[str, Any]:
     """The map at round values: a table of slowdowns with the class of each cell."""
-    native, box = summary["native"], summary["box"]
-    latency, gap = native["latency_ns"], native["gap_ns_per_byte"]
+    box = summary["box"]
+    latency, gap = (summary["native"][axis.key] for axis in AXES)
     rates = [rate for rate in (10, 25, 50, 100, 200, 400, 800, 1600, 3200) if rate <= 8 * to_gbps(gap)]
     gaps = _around([8 / rate for rate in rates], gap, box["gap_from_ns_per_byte"], box["gap_to_ns_per_byte"])
     latencies = _around([1e3, 1e4, 5e4, 1e5, 5e5, 1e6], latency, box["latency_from_ns"], box["latency_to_ns"])
@@ -253,15 +222,15 @@ def legend() -> list[dict[str, Any]]:
 def breakdown(summary: Summary) -> list[dict[str, str]]:
     """Parts of the critical path at the native point, none left out."""
     total = summary["makespan_ns"]
-    known = {key: (name, css) for key, name, css in BREAKDOWN}
     rows = []
-    for key, value in summary["breakdown"].items():
-        name, css = known.get(key, (key, "overhead"))
+    amounts = summary["breakdown"]
+    for key in sorted(amounts, key=[*PARTS, *amounts].index):
+        value = amounts[key]
         percent = 100 * value / total if total else 0.0
         rows.append(
             {
-                "name": name,
-                "class": css,
+                "name": PARTS.get(key, Part(key, key)).listed,
+                "class": _PART_CLASSES.get(key, "overhead"),
                 "time": format_time(value),
                 "share": share(percent),
                 "width": f"{percent:.3f}",
@@ -298,7 +267,7 @@ def _signature(signature: Mapping[str, Any], marks: dict[str, str]) -> dict[str,
         "channels": signature["channels"],
         "ranks": f"{signature['ranks']} on {signature['nodes']} node{'s' if signature['nodes'] > 1 else ''}",
         "count": signature["count"],
-        "on_path": "" if on_path == signature["count"] else f"{on_path} on path",
+        "on_path": "" if on_path == signature["count"] else f"({on_path} on path)",
         "time": format_time(signature["time_ns"]),
         "bound": "at most " if signature.get("method") == "bracket" else "",
         "share": share(100 * signature["share"]),
@@ -314,23 +283,9 @@ def _mark(number: int) -> str:
     return _LETTERS[letter] + (str(turn) if turn else "")
 
 
-def certificate(summary: Summary) -> dict[str, Any]:
-    """What the independent solver said, and whether that is all that can be asked."""
-    found = summary["certificate"]
-    return {
-        "good": found["status"] == "optimal",
-        "status": found["status"],
-        "text": (
-            f"{found['solver']}, an independent LP solver, confirmed {_points(found)} of the solved graphs. "
-            f"Started from the critical paths it needed {found['pivots']:,} pivots (0: optimal at once); times "
-            f"differ by at most {found['largest_relative_difference']:.2g} of their value."
-        ),
-    }
-
-
-def _points(found: Mapping[str, Any]) -> str:
-    points, of = found["points"], found.get("points_of_interest", found["points"])
-    return f"{points:,} points" if points == of else f"{points:,} of {of:,} points"
+def check(summary: Summary) -> str:
+    """What the solver check found, as a sentence below a heading of that name."""
+    return solver_check(summary["certificate"]).removeprefix("solver check: ") + "."
 
 
 def provenance(summary: Summary) -> list[tuple[str, str]]:
@@ -342,7 +297,7 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
         ("placement", trace["placement"]),
         ("trace", _counts(trace)),
         ("fabric", ", ".join(f"{key} {value}" for key, value in fabric.items())),
-        ("analysed range", f"L {_range(box, LATENCY)}; bandwidth {_range(box, GAP)}"),
+        ("analysed range", "; ".join(f"{axis.heading} {_range(box, axis)}" for axis in AXES)),
         ("exact on it", f"{len(summary['joint']):,} planes of T(L, G)"),
         ("schema", f"{summary['schema']} version {summary['version']}"),
     ]
@@ -350,14 +305,17 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
 
 def _counts(trace: Summary) -> str:
     named = [("ranks", "GPUs"), *((n, n) for n in ("nodes", "processes", "communicators", "operations", "instances"))]
-    return ", ".join(f"{trace[key]:,} {name}" for key, name in named)
+    return ", ".join(f"{trace[key]:,} {_one(name) if trace[key] == 1 else name}" for key, name in named)
 
 
-def _range(box: Summary, parameter: Parameter) -> str:
-    low, high = (
-        ("latency_from_ns", "latency_to_ns") if parameter is LATENCY else ("gap_to_ns_per_byte", "gap_from_ns_per_byte")
-    )
-    return f"{parameter.show(box[low])} to {parameter.show(box[high])}"
+def _one(plural: str) -> str:
+    return plural.removesuffix("es") if plural.endswith("sses") else plural.removesuffix("s")
+
+
+def _range(box: Summary, axis: Axis) -> str:
+    """The range of the quantity, lower end first."""
+    ends = [axis.show(box_end(box, axis, end)) for end in ("from", "to")]
+    return " to ".join(reversed(ends) if axis.inverted else ends)
 
 
 def subtitle(summary: Summary) -> str:
@@ -377,13 +335,11 @@ def has_map(summary: Summary) -> bool:
 
 def script_data(summary: Summary) -> str:
     """Pieces and planes for reading values under the pointer, as JSON that is safe inside HTML."""
-    native = summary["native"]
     planes = summary["joint"] if len(summary["joint"]) <= MOST_PLANES else []
     data = {
-        "native": [summary["makespan_ns"], native["latency_ns"], native["gap_ns_per_byte"]],
+        "native": [summary["makespan_ns"], *(summary["native"][axis.key] for axis in AXES)],
         "threshold": THRESHOLD,
-        "latency": [[p.constant, p.slope] for p in latency_pieces(summary)],
-        "gap": [[p.constant, p.slope] for p in gap_pieces(summary)],
+        **{axis.name: [[p.constant, p.slope] for p in pieces_along(summary, axis)] for axis in AXES},
         "planes": [[round(p["constant_ns"], 2), p["messages"], p["bytes"]] for p in planes],
     }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -15,15 +15,15 @@ from typing import Any, NoReturn
 import click
 
 from atlas_lp import __version__
-from atlas_lp.cli.analyze import analyze
-from atlas_lp.cli.cache import cache
-from atlas_lp.cli.demo import demo
-from atlas_lp.cli.goal import goal
-from atlas_lp.cli.inspect import inspect
-from atlas_lp.cli.pack import pack
-from atlas_lp.cli.path import path
-from atlas_lp.cli.sweep import sweep
-from atlas_lp.cli.validate import validate
+from atlas_lp.cli.verbs.analyze import analyze
+from atlas_lp.cli.verbs.cache import cache
+from atlas_lp.cli.verbs.demo import demo
+from atlas_lp.cli.verbs.goal import goal
+from atlas_lp.cli.verbs.inspect import inspect
+from atlas_lp.cli.verbs.pack import pack
+from atlas_lp.cli.verbs.path import path
+from atlas_lp.cli.verbs.sweep import sweep
+from atlas_lp.cli.verbs.validate import validate
 from atlas_lp.errors import AtlasError
 
 

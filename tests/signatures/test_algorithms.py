@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from atlas_lp.cli.goal import goal
+from atlas_lp.cli.verbs.goal import goal
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.signatures.algorithms.algorithm import Parameters
 from atlas_lp.signatures.algorithms.assumed import assumed_signature, build

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from atlas_lp.cli.analyze import run
-from atlas_lp.cli.options import build_box, build_fabric, cache_options, force_option, stats_option
-from atlas_lp.cli.output import Stats, print_blocks
-from atlas_lp.cli.trace_options import load_recording
+from atlas_lp.cli.shared.options import build_box, build_fabric, cache_options, force_option, stats_option
+from atlas_lp.cli.shared.output import Stats, print_blocks
+from atlas_lp.cli.shared.trace_options import load_recording
+from atlas_lp.cli.verbs.analyze import run
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store

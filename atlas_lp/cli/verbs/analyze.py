@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from atlas_lp.cli.options import (
+from atlas_lp.cli.shared.options import (
     box_options,
     cache_options,
     fabric_options,
@@ -19,8 +19,8 @@ from atlas_lp.cli.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats, print_blocks, print_json, progress
-from atlas_lp.cli.trace_options import TraceOptions, load_recording, trace_options
+from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
+from atlas_lp.cli.shared.trace_options import TraceOptions, load_recording, trace_options
 from atlas_lp.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atlas_lp.cli.options import json_option, stats_option, traces_argument
-from atlas_lp.cli.output import Stats, print_blocks, print_json
-from atlas_lp.cli.trace_options import load_trace, trace_options
+from atlas_lp.cli.shared.options import json_option, stats_option, traces_argument
+from atlas_lp.cli.shared.output import Stats, print_blocks, print_json
+from atlas_lp.cli.shared.trace_options import load_trace, trace_options
 from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
 from atlas_lp.schemas import INSPECTION
 

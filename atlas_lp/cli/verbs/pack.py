@@ -7,9 +7,9 @@ from typing import Unpack
 
 import click
 
-from atlas_lp.cli.options import force_option, stats_option, traces_argument
-from atlas_lp.cli.output import Stats
-from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.cli.shared.options import force_option, stats_option, traces_argument
+from atlas_lp.cli.shared.output import Stats
+from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
 from atlas_lp.files import check_free
 from atlas_lp.units import format_size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from atlas_lp.cli.options import (
+from atlas_lp.cli.shared.options import (
     cache_options,
     fabric_options,
     force_option,
@@ -15,8 +15,8 @@ from atlas_lp.cli.options import (
     json_option,
     traces_argument,
 )
-from atlas_lp.cli.output import print_blocks, print_json, progress
-from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.cli.shared.output import print_blocks, print_json, progress
+from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.files import check_free
 from atlas_lp.schemas import PATH
 from atlas_lp.units import number

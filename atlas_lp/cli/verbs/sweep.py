@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atlas_lp.cli.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
-from atlas_lp.cli.output import print_blocks, print_json
+from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
+from atlas_lp.cli.shared.output import print_blocks, print_json
 from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.schemas import SWEEP
 from atlas_lp.solver.axis import GAP, LATENCY, Axis

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from atlas_lp.cli.options import TIME
-from atlas_lp.cli.output import progress
+from atlas_lp.cli.shared.options import TIME
+from atlas_lp.cli.shared.output import progress
 
 if TYPE_CHECKING:
     from atlas_lp.traces.reading.read import Recording

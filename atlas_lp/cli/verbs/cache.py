@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from atlas_lp.cli.options import json_option
-from atlas_lp.cli.output import print_json, print_table
+from atlas_lp.cli.shared.options import json_option
+from atlas_lp.cli.shared.output import print_json, print_table
 from atlas_lp.schemas import CACHE
 from atlas_lp.units import format_size
 

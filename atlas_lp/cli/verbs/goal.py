@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from atlas_lp.cli.options import (
+from atlas_lp.cli.shared.options import (
     SIZE,
     box_options,
     fabric_options,
@@ -20,9 +20,9 @@ from atlas_lp.cli.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats
-from atlas_lp.cli.solving import Problem, SolveOptions, deliver, solve_options
-from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.cli.shared.output import Stats
+from atlas_lp.cli.shared.solving import Problem, SolveOptions, deliver, solve_options
+from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
 from atlas_lp.files import check_free
 from atlas_lp.signatures.nccl.codes import DATATYPES

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.options import quotient_option
-from atlas_lp.cli.output import Stats, print_blocks, print_json, progress
+from atlas_lp.cli.shared.options import quotient_option
+from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
 from atlas_lp.schemas import ALONG, ENVELOPE, LP_SWEEP

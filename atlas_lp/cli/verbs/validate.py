@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from atlas_lp.cli.options import (
+from atlas_lp.cli.shared.options import (
     cache_options,
     dependencies_option,
     fabric_options,
@@ -14,8 +14,8 @@ from atlas_lp.cli.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.output import Stats, print_blocks, print_json
-from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.cli.shared.output import Stats, print_blocks, print_json
+from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import GateError
 from atlas_lp.schemas import VALIDATION
 from atlas_lp.units import number

@@ -14,7 +14,6 @@
     │   │   └── CycleError          a graph that is no DAG; the cycle is named
     │   ├── OutputError             a file or folder that cannot be written, with the reason
     │   └── UnsupportedError        understood, but no schedule or rule exists for it
-    ├── CacheError                  an entry of the cache that is damaged or not writable
     ├── SolveError                  the LP solver disagrees with the longest path
     ├── ThresholdError (1)          a threshold given by the user is exceeded
     └── GateError (3)               withdrawn: two ways to a result differ by more than was allowed
@@ -76,10 +75,6 @@ class OutputError(InputError):
 
 class UnsupportedError(InputError):
     """The request is understood, but there is no schedule or rule for it."""
-
-
-class CacheError(AtlasError):
-    """A cache entry is damaged, or the cache folder cannot be written."""
 
 
 class SolveError(AtlasError):

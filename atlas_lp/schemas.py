@@ -257,6 +257,7 @@ SUMMARY = Document(
         "cache": "How this run was solved; not kept in `analysis.arrow`.",
         "cache.hits": "Envelopes found in the cache.",
         "cache.misses": "Envelopes solved.",
+        "cache.refused?": "Why nothing that was solved could be kept.",
         "assumptions": _ASSUMPTIONS,
         **_GAPS,
     },

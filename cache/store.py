@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from atlas_lp.cache.codec import DAMAGE, decoded, encoded, read_about
-from atlas_lp.errors import CacheError, OutputError
+from atlas_lp.errors import OutputError
 from atlas_lp.files import make_folder, write_file
 from atlas_lp.schemas import CACHE_ENTRY
 from atlas_lp.solver.envelope import Envelope
@@ -62,13 +62,14 @@ def content_key(content: Mapping[str, Any]) -> str:
 class Store:
     """Envelopes in *folder*; with ``None`` every look-up misses and nothing is written.
 
-    :attr:`hits` and :attr:`misses` count look-ups.
+    :attr:`hits` and :attr:`misses` count look-ups; :attr:`refused` says why nothing can be kept, where that is so.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.hits = 0
         self.misses = 0
+        self.refused = ""
 
     def _path(self, folder: Path, key: str) -> Path:
         return folder / key[:2] / f"{key}.arrow"
@@ -88,9 +89,11 @@ class Store:
         if self.folder is None:
             return Miss.DISABLED
         path = self._path(self.folder, key)
-        if not path.exists():
-            return Miss.ABSENT
         try:
+            if not path.exists():
+                return Miss.ABSENT
+            if not path.is_file():
+                return Miss.DAMAGED
             table, metadata = _read(path)
             return decoded(table, metadata) if metadata["key"] == key else Miss.DAMAGED
         except DAMAGE:
@@ -101,7 +104,7 @@ class Store:
     ) -> Envelope:
         """Return the envelope of *key*: the one in the store, else what *solve* gives, which is stored.
 
-        *about* is shown by ``cache ls``.  Raises what *solve* and :meth:`put` raise.
+        *about* is shown by ``cache ls``.  Raises what *solve* raises.
         """
         found = self.get(key, counted)
         if not isinstance(found, Envelope):
@@ -112,9 +115,9 @@ class Store:
     def put(self, key: str, envelope: Envelope, about: Mapping[str, Any]) -> None:
         """Store *envelope* under *key*; *about* is shown by ``cache ls``.
 
-        Raises :class:`~atlas_lp.errors.CacheError` when the folder cannot be written.
+        A folder that cannot be written denies no answer: :attr:`refused` says why nothing is kept from then on.
         """
-        if self.folder is None:
+        if self.folder is None or self.refused:
             return
         path = self._path(self.folder, key)
         content = encoded(envelope, {"schema": _SCHEMA, "version": _FORMAT, "key": key, "about": about})
@@ -122,10 +125,7 @@ class Store:
             make_folder(path.parent)
             write_file(path, content)
         except OutputError as error:
-            raise CacheError(
-                f"{self.folder}: the cache cannot be written ({error.reason}); choose another with --cache, "
-                "or use --no-cache"
-            ) from None
+            self.refused = f"{self.folder}: {error.reason}"
 
     def entries(self) -> list[Entry]:
         """All readable entries, by key."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from atlas_lp.compiled import compiled
 
 Ints = NDArray[np.integer[Any]]
 Small = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 
 
-@njit(cache=True)
+@compiled
 def group_by(keys: Ints, groups: int) -> tuple[Ints, Small]:
     """Stable counting sort of integers: pointers of every group and the positions of its members."""
     pointers = np.zeros(groups + 1, np.int64)
@@ -34,7 +35,7 @@ def group_by(keys: Ints, groups: int) -> tuple[Ints, Small]:
     return pointers, members
 
 
-@njit(cache=True)
+@compiled
 def topological_order(vertices: int, sources: Ints, targets: Ints, owners: Ints) -> tuple[Small, Small]:
     """Order the vertices first in, first out (Kahn), and give each its depth.
 
@@ -69,7 +70,7 @@ def topological_order(vertices: int, sources: Ints, targets: Ints, owners: Ints)
     return order[:filled], depth
 
 
-@njit(cache=True)
+@compiled
 def paths_between(in_start: Ints, source: Small, first: Flags, last: Flags) -> tuple[Flags, Flags]:
     """Which vertices and edges lie on a path that leaves vertex 0 to one marked *first* and ends in one marked *last*.
 

@@ -51,11 +51,13 @@ def analyze(trace: Trace, solver: CollectiveSolver, **asked: Unpack[Asked]) -> A
     """
     solver.box.check(*solver.fabric.native)
     job = solve_job(trace, solver, **asked)
-    signatures = {"hits": solver.store.hits, "misses": solver.store.misses}
+    signatures: dict[str, Any] = {"hits": solver.store.hits, "misses": solver.store.misses}
     progress = solver.progress
     tell = None if progress is None else (lambda planes: progress("program planes", planes, 0))
     envelope = job.solve(tell)
     summary = Summary(job, envelope).build()
+    if solver.store.refused:
+        signatures["refused"] = solver.store.refused
     summary["cache"] = signatures
     return Analysis(envelope, solver.fabric.native, summary)
 

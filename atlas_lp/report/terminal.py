@@ -67,7 +67,8 @@ def analysis(summary: Document) -> list[Block]:
             f"T(L, G): {len(summary['joint'])} planes"
         ),
         solver_check(summary["certificate"]),
-        f"cache: {cache['hits']} hits, {cache['misses']} misses",
+        f"cache: {cache['hits']} hits, {cache['misses']} misses"
+        + (f"; nothing could be kept ({cache['refused']})" if "refused" in cache else ""),
         Listing("Assumptions", summary["assumptions"]),
         _gaps(summary),
     ]

@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from atlas_lp.compiled import compiled
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph
 from atlas_lp.goal.schedule import Ints
@@ -36,7 +36,7 @@ Small = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 
-@njit(cache=True)
+@compiled
 def _longest_one(in_start: Ints, source: Small, cost: Small, weight: Ints) -> tuple[Ints, Small]:
     """Latest time of every vertex and the first in-edge that attains it."""
     vertices = len(in_start) - 1
@@ -53,7 +53,7 @@ def _longest_one(in_start: Ints, source: Small, cost: Small, weight: Ints) -> tu
     return time, tight
 
 
-@njit(cache=True)
+@compiled
 def _longest_two(in_start: Ints, source: Small, cost: Small, high: Ints, low: Ints) -> tuple[Ints, Ints, Small]:
     """Return what :func:`_longest_one` does, for times ``high * 2**58 + low``."""
     vertices = len(in_start) - 1
@@ -79,7 +79,7 @@ def _longest_two(in_start: Ints, source: Small, cost: Small, high: Ints, low: In
     return time_high, time_low, tight
 
 
-@njit(cache=True)
+@compiled
 def heads_and_tails(in_start: Ints, source: Small, cost: Small, weight: Floats) -> tuple[Floats, Floats]:
     """Longest path from the start to every vertex, and from every vertex, its own in-edge of the start included.
 
@@ -100,7 +100,7 @@ def heads_and_tails(in_start: Ints, source: Small, cost: Small, weight: Floats) 
     return head, tail
 
 
-@njit(cache=True)
+@compiled
 def _multiply(columns: tuple[Ints, Ints, Ints], digits: Ints, high: Ints, low: Ints) -> None:
     """Limbs of ``sum over j of columns[j][k] * multiplier[j]``; multipliers as digits of 29 bits."""
     mask = (np.int64(1) << 29) - 1
@@ -126,7 +126,7 @@ def _multiply(columns: tuple[Ints, Ints, Ints], digits: Ints, high: Ints, low: I
         high[k] = total[2] | (total[3] << 29)
 
 
-@njit(cache=True)
+@compiled
 def _count_path(in_start: Ints, source: Small, cost: Small, tight: Small, end: int, rows: int) -> Ints:
     """How often every cost row occurs on the path of tight edges that ends at *end*."""
     counts = np.zeros(rows, np.int64)
@@ -138,7 +138,7 @@ def _count_path(in_start: Ints, source: Small, cost: Small, tight: Small, end: i
     return counts
 
 
-@njit(cache=True)
+@compiled
 def _sum_path(source: Small, cost: Small, costs: Ints, tight: Small, end: int) -> Ints:
     """Sum of the cost rows on the path of tight edges that ends at *end*."""
     total = np.zeros(costs.shape[1], np.int64)
@@ -151,7 +151,7 @@ def _sum_path(source: Small, cost: Small, costs: Ints, tight: Small, end: int) -
     return total
 
 
-@njit(cache=True)
+@compiled
 def _group_ends(low: Ints, high: Ints, group: Ints, groups: int) -> Ints:
     """Last of the latest vertices of each group, -1 for a group without any."""
     ends = np.full(groups, -1, np.int64)

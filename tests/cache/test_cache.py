@@ -1,15 +1,17 @@
 """The store of solved envelopes: hits, misses with reasons, damage, equal results with and without."""
 
 import json
+import os
 from fractions import Fraction
 
 import pytest
+from click.testing import CliRunner
 from helpers.jobs import two_ranks
 
 from atlas_lp.cache import Miss, Store, default_folder
+from atlas_lp.cli import main
 from atlas_lp.collectives.limits import Limits
 from atlas_lp.collectives.solver import CollectiveSolver
-from atlas_lp.errors import CacheError
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.program.job import solve_job
 from atlas_lp.program.what_if import WhatIf
@@ -139,10 +141,37 @@ def test_no_temporary_files_stay(tmp_path):
     assert [p.suffix for p in tmp_path.rglob("*") if p.is_file()] == [".arrow"]
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+@pytest.mark.parametrize("what", ["file", "missing/below/file", "\0"])
+def test_a_folder_that_cannot_be_written_denies_no_answer(tmp_path, what):
+    (tmp_path / "file").write_text("kept")
+    folder = tmp_path / ("file/cache" if "file" in what else what)
+    store = Store(folder)
+    solver = CollectiveSolver(FABRIC, store=store)
+    assert solver.envelope(signature()) == CollectiveSolver(FABRIC).envelope(signature())
+    assert store.refused
+    assert (tmp_path / "file").read_text() == "kept"
+    again = solver.envelope(signature())
+    assert (store.hits, store.misses) == (0, 2)
+    assert again == CollectiveSolver(FABRIC).envelope(signature())
+
+
+def test_the_answer_says_that_nothing_was_kept(tmp_path, monkeypatch):
+    two_ranks(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match=r"cannot be written .* choose another with --cache"):
-        CollectiveSolver(FABRIC, store=Store(tmp_path / "file")).envelope(signature())
+    command = ["analyze", str(tmp_path), "--cache", str(tmp_path / "file" / "cache"), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    assert f"misses; nothing could be kept ({tmp_path}/file/cache: Not a directory)" in result.stdout
+
+
+@pytest.mark.parametrize("thing", ["folder", "pipe"])
+def test_what_is_no_file_is_a_miss(tmp_path, thing):
+    solver = CollectiveSolver(FABRIC, store=Store(tmp_path))
+    path = solver.store._path(tmp_path, solver.key(signature()))
+    path.parent.mkdir()
+    path.mkdir() if thing == "folder" else os.mkfifo(path)
+    assert solver.store.get(solver.key(signature())) is Miss.DAMAGED
+    assert solver.envelope(signature()) == CollectiveSolver(FABRIC).envelope(signature())
 
 
 def test_entries_are_listed_by_key(tmp_path):

@@ -182,7 +182,7 @@ def test_opens_offline(either):
 
 def test_same_summary_same_bytes(either):
     untouched = copy.deepcopy(either)
-    assert render_report(either) == render_report(json.loads(json.dumps(either)))
+    assert render_report(either) == render_report(json.loads(json.dumps(either, sort_keys=True)))
     assert either == untouched
 
 

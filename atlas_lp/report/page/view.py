@@ -296,7 +296,7 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
         ("NCCL version", trace["nccl"]),
         ("placement", trace["placement"]),
         ("trace", _counts(trace)),
-        ("fabric", ", ".join(f"{key} {value}" for key, value in fabric.items())),
+        ("fabric", ", ".join(f"{key} {fabric[key]}" for key in sorted(fabric, key=lambda key: (key != "name", key)))),
         ("analysed range", "; ".join(f"{axis.heading} {_range(box, axis)}" for axis in AXES)),
         ("exact on it", f"{len(summary['joint']):,} planes of T(L, G)"),
         ("schema", f"{summary['schema']} version {summary['version']}"),

@@ -12,6 +12,7 @@
     │   │   └── MismatchError       ranks disagree on what they did together
     │   ├── GoalError               GOAL text: syntax, unknown label, unmatched message
     │   │   └── CycleError          a graph that is no DAG; the cycle is named
+    │   ├── OutputError             a file or folder that cannot be written, with the reason
     │   └── UnsupportedError        understood, but no schedule or rule exists for it
     ├── CacheError                  an entry of the cache that is damaged or not writable
     ├── SolveError                  the LP solver disagrees with the longest path
@@ -63,6 +64,14 @@ class GoalError(InputError):
 
 class CycleError(GoalError):
     """A dependency graph has a cycle; the message names it."""
+
+
+class OutputError(InputError):
+    """A file or folder cannot be written, for a *reason* of the system or because something is in its place."""
+
+    def __init__(self, path: object, reason: str, what: str = "cannot be written") -> None:
+        super().__init__(f"{path}: {what} ({reason})")
+        self.reason = reason
 
 
 class UnsupportedError(InputError):

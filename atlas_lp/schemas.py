@@ -520,12 +520,21 @@ def _file(name: str, version: int, purpose: str, history: Mapping[int, str]) -> 
     return Document(name, version, purpose, "atlas-lp, for itself", history, {})
 
 
-ANALYSIS_FILE = _file("atlas-lp/analysis", 1, "`analysis.arrow`: the planes of an analysis and its summary.", _FIRST)
+ANALYSIS_FILE = _file(
+    "atlas-lp/analysis",
+    2,
+    "`analysis.arrow`: the planes of an analysis and its summary.",
+    _FIRST | {2: "the envelope as entries of the cache have it"},
+)
 CACHE_ENTRY = _file(
     "atlas-lp/cache-entry",
-    2,
+    3,
     "An entry of the cache: the planes of one solved collective or program.",
-    _FIRST | {2: "0.1.0, planes between classes of ranks, what each rank sends"},
+    _FIRST
+    | {
+        2: "0.1.0, planes between classes of ranks, what each rank sends",
+        3: "what is said of the envelope is kept together, as in an analysis",
+    },
 )
 PACKED_TRACE = _file("atlas-lp/trace", 1, "What `atlas-lp pack` writes: a trace as one small file.", _FIRST)
 

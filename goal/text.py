@@ -26,6 +26,7 @@ import numpy as np
 import zstandard
 
 from atlas_lp.errors import GoalError
+from atlas_lp.files import replacing
 from atlas_lp.goal.schedule import CALC, KIND_NAMES, RECV, SEND, Schedule
 
 _OPERATION = re.compile(
@@ -293,18 +294,14 @@ def goal_lines(schedule: Schedule) -> Iterator[str]:
 
 
 def write_goal(schedule: Schedule, path: Path) -> None:
-    """Write *schedule* to *path*, compressed when it ends in ``.zst``; a temporary file is renamed at the end."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        with temporary.open("wb") as raw:
-            if path.suffix == ".zst":
-                with zstandard.ZstdCompressor(level=10).stream_writer(raw, closefd=False) as stream:
-                    for line in goal_lines(schedule):
-                        stream.write(line.encode("ascii"))
-            else:
-                raw.writelines(line.encode("ascii") for line in goal_lines(schedule))
-        temporary.replace(path)
-    except OSError as error:
-        raise GoalError(f"{path}: cannot be written ({error.strerror or error})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write *schedule* to *path*, compressed when it ends in ``.zst``.
+
+    Raises :class:`~atlas_lp.errors.OutputError` when it cannot be written; what was there is still there then.
+    """
+    with replacing(path) as raw:
+        if path.suffix == ".zst":
+            with zstandard.ZstdCompressor(level=10).stream_writer(raw, closefd=False) as stream:
+                for line in goal_lines(schedule):
+                    stream.write(line.encode("ascii"))
+        else:
+            raw.writelines(line.encode("ascii") for line in goal_lines(schedule))

@@ -98,6 +98,7 @@ def run(
     from atlas_lp.analysis.analyze import analyze as solve_trace
     from atlas_lp.analysis.analyze import native_times
     from atlas_lp.analysis.folder import check_output, write_analysis
+    from atlas_lp.report.page import render_report
 
     if output is not None:
         check_output(output, force)
@@ -114,6 +115,6 @@ def run(
         analysis.summary["iterations"] = each
     if output is not None:
         with record.stage("write"):
-            write_analysis(output, analysis)
+            write_analysis(output, analysis, render_report(analysis.summary))
     record.write()
     return analysis.summary

@@ -11,7 +11,6 @@ import click
 from atlas_lp.cli.options import (
     SIZE,
     box_options,
-    check_free,
     fabric_options,
     force_option,
     gathered,
@@ -25,6 +24,7 @@ from atlas_lp.cli.output import Stats
 from atlas_lp.cli.solving import Problem, SolveOptions, deliver, solve_options
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
+from atlas_lp.files import check_free
 from atlas_lp.signatures.nccl.codes import DATATYPES
 from atlas_lp.signatures.topology import TREE_PATTERNS
 from atlas_lp.units import format_size
@@ -215,9 +215,9 @@ def draw(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Draw a small collective as SVG: ranks from top to bottom, time at the native point from left to right.
+    """Draw a small collective: ranks from top to bottom, time at the native point from left to right.
 
-    Up to 40 ranks and some thousand operations are readable.
+    Up to 40 ranks and some thousand operations are readable. The ending of the file says what it is: .svg, .png, .pdf.
 
     \b
     Example:
@@ -225,19 +225,23 @@ def draw(
     """
     import numpy as np
 
+    from atlas_lp.files import write_file
     from atlas_lp.goal import event_graph
-    from atlas_lp.report.schedule_figure import draw as draw_schedule
-    from atlas_lp.report.schedule_figure import times_ns
+    from atlas_lp.report.figures.schedule import draw_schedule
+    from atlas_lp.report.figures.style import check_kind
     from atlas_lp.signatures.algorithms.expand import expand as expand_signature
+    from atlas_lp.solver.axis import point
+    from atlas_lp.solver.longest_path import Evaluator
 
     if output is None:
-        raise InputError("no file to write: give one with -o FILE.svg")
+        raise InputError("no file to write: give one with -o FILE.svg, .png or .pdf")
+    check_kind(output)
     check_free(output, force)
     signature, _ = asked.signature(fabric.gpus_per_nic)
     schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
     graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
-    text = draw_schedule(schedule, signature.nodes, times_ns(graph, fabric.theta()), asked.title(signature))
-    output.write_text(text, "utf-8")
+    end_ns = Evaluator(graph, fabric.theta()).times_ns(point(*fabric.native))[graph.vertex]
+    write_file(output, draw_schedule(schedule, signature.nodes, end_ns, asked.title(signature), output.suffix[1:]))
     click.echo(f"{output}: {schedule.ranks} ranks, {len(schedule)} operations")
 
 

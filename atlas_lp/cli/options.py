@@ -252,11 +252,3 @@ job_options = gathered(
         help="What if these ran on a fabric of their own, at its native point.  Names as for --free.  Repeatable.",
     ),
 )
-
-
-def check_free(path: Path, force: bool) -> None:
-    """Refuse to overwrite *path* unless *force*."""
-    if path.exists() and not force:
-        raise InputError(f"{path}: exists already; overwrite with -f or choose another with -o")
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent}: no such folder")

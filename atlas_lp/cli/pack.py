@@ -7,10 +7,11 @@ from typing import Unpack
 
 import click
 
-from atlas_lp.cli.options import check_free, force_option, stats_option, traces_argument
+from atlas_lp.cli.options import force_option, stats_option, traces_argument
 from atlas_lp.cli.output import Stats
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
+from atlas_lp.files import check_free
 from atlas_lp.units import format_size
 
 
@@ -33,7 +34,7 @@ def pack(
       atlas-lp pack traces/ -o step.atlas
       atlas-lp analyze step.atlas -o out
     """
-    from atlas_lp.analysis.folder import write_file
+    from atlas_lp.files import write_file
     from atlas_lp.traces.reading.files import PACKED
     from atlas_lp.traces.reading.packed import packed_bytes
 

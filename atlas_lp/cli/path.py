@@ -9,7 +9,6 @@ import click
 
 from atlas_lp.cli.options import (
     cache_options,
-    check_free,
     fabric_options,
     force_option,
     job_options,
@@ -18,6 +17,7 @@ from atlas_lp.cli.options import (
 )
 from atlas_lp.cli.output import print_blocks, print_json, progress
 from atlas_lp.cli.trace_options import TraceOptions, load_trace, trace_options
+from atlas_lp.files import check_free
 from atlas_lp.schemas import PATH
 from atlas_lp.units import number
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @traces_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Picture to write: .svg, .png or .pdf.")
+@click.option("--graph", "graph_file", type=click.Path(path_type=Path), help="Also write the path as a .graphml graph.")
 @force_option
 @click.option(
     "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many steps to print, longest kept."
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 def path(
     traces: tuple[str, ...],
     output: Path | None,
+    graph_file: Path | None,
     force: bool,
     top: int,
     fabric: Fabric,
@@ -53,26 +55,32 @@ def path(
     """Print the critical path of a trace at one latency and bandwidth: which collectives and which GPUs' work make T.
 
     The longest steps in order of time; --json has all of them. With -o, a picture: a lane per GPU whose work is on the
-    path and per communicator. Collectives that an analysis solved are taken from the cache.
+    path and per communicator; with --graph, a graph of its steps for other tools. Collectives that an analysis solved
+    are taken from the cache.
 
     \b
     Example:
       atlas-lp path traces/ --latency 100us
-      atlas-lp path traces/ --bandwidth 50Gbps -o path.svg
+      atlas-lp path traces/ --bandwidth 50Gbps -o path.svg --graph path.graphml
     """
     from atlas_lp.analysis.as_json import steps_json
     from atlas_lp.analysis.attribution import Attribution
-    from atlas_lp.analysis.folder import write_file
+    from atlas_lp.analysis.path_graph import check_graph_name, graphml
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.files import write_file
     from atlas_lp.program.job import solve_job
     from atlas_lp.report import terminal
-    from atlas_lp.report.timeline_figure import check_kind, draw_timeline
+    from atlas_lp.report.figures.critical_path import draw_timeline
+    from atlas_lp.report.figures.style import check_kind
     from atlas_lp.solver.axis import point
     from atlas_lp.solver.envelope import Box
 
     if output is not None:
         check_kind(output)
         check_free(output, force)
+    if graph_file is not None:
+        check_graph_name(graph_file)
+        check_free(graph_file, force)
     where = fabric.native
     trace = load_trace(traces, **options)
     with progress() as report:
@@ -95,9 +103,13 @@ def path(
     }
     if output is not None:
         write_file(output, draw_timeline(rows, terminal.path_title(result), output.suffix[1:]))
+    if graph_file is not None:
+        write_file(graph_file, graphml(rows))
     if as_json:
         print_json(result)
         return
     print_blocks(terminal.path(result, top))
     if output is not None:
         click.echo(f"picture: {output}")
+    if graph_file is not None:
+        click.echo(f"graph: {graph_file}")

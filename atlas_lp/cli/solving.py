@@ -13,6 +13,7 @@ import click
 from atlas_lp.cli.options import quotient_option
 from atlas_lp.cli.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
+from atlas_lp.files import check_free
 from atlas_lp.schemas import ALONG, ENVELOPE, LP_SWEEP
 from atlas_lp.solver.axis import AXES, Axis
 from atlas_lp.units import number, parse_bandwidth, parse_time_ns
@@ -62,7 +63,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--write-lp",
         "lp_file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=click.Path(path_type=Path),
         help="Also write the LP at the native point, as .mps or .lp.",
     ),
     click.option(
@@ -94,6 +95,7 @@ class Problem:
 def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -> None:
     """Solve *problem* as asked and print the result."""
     if how["lp_file"] is not None:
+        check_free(how["lp_file"], force=True)
         with record.stage("write"):
             _write_lp(_graph(problem), problem.fabric, how["lp_file"])
     if how["along"] is not None:

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from atlas_lp.errors import InputError, SolveError
+from atlas_lp.errors import InputError, OutputError, SolveError
+from atlas_lp.files import replacement
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.solver.axis import Point
 from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, Longest
@@ -206,10 +207,12 @@ class LongestPathLP:
         """
         import highspy
 
-        if path.suffix not in (".mps", ".lp"):
-            raise InputError(f"{path}: an LP is written as .mps or .lp")
-        if self.solver.writeModel(str(path)) == highspy.HighsStatus.kError or not path.exists():
-            raise InputError(f"{path}: cannot be written")
+        check_lp_name(path)
+        with replacement(path) as temporary:
+            status = self.solver.writeModel(str(temporary))
+            # HiGHS does not tell when a disk is full: a file without its last word is not the LP.
+            if status == highspy.HighsStatus.kError or not _is_whole(temporary):
+                raise OutputError(path, "HiGHS could not write the whole of it")
 
     def _move(self, where: Point) -> None:
         v = self.evaluator.graph.vertices
@@ -233,6 +236,22 @@ class LongestPathLP:
             float(dual[v + 2]),
             int(info.simplex_iteration_count),
         )
+
+
+def check_lp_name(path: Path) -> None:
+    """Raise :class:`~atlas_lp.errors.InputError` when *path* does not end as an LP does."""
+    if path.suffix not in _LAST_WORDS:
+        raise InputError(f"{path}: an LP is written as .mps or .lp")
+
+
+_LAST_WORDS = {".mps": b"ENDATA", ".lp": b"end"}
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the LP in *path* ends as its format does."""
+    with path.open("rb") as file:
+        file.seek(-min(path.stat().st_size, 64), os.SEEK_END)
+        return file.read().rstrip().endswith(_LAST_WORDS[path.suffix])
 
 
 def certify(evaluator: Evaluator, points: Sequence[Point], limits: CheckLimits | None = None) -> Certificate:

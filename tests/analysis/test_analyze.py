@@ -111,7 +111,7 @@ def test_shuffled_rows_and_renamed_files_change_nothing(summary, store, tmp_path
 
 
 def test_analysis_reads_back_as_written(analysis, tmp_path):
-    write_analysis(tmp_path / "out", analysis)
+    write_analysis(tmp_path / "out", analysis, "a page")
     again = read_analysis(tmp_path / "out")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(FILES)
     assert again.envelope.vectors == analysis.envelope.vectors

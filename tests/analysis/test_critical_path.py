@@ -1,18 +1,23 @@
 """The critical path at a point: its steps add up to T, name who did what, and make a picture that never changes."""
 
+import io
 from fractions import Fraction
+from pathlib import Path
 from xml.etree import ElementTree
 
+import networkx
 import pytest
 from helpers.jobs import COMMUNICATOR
 from helpers.programs import MS, overlapped_gradients
 from helpers.solving import FABRIC, GAP, reduction_ns
 
 from atlas_lp.analysis.as_json import steps_json
+from atlas_lp.analysis.path_graph import check_graph_name, graphml
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError
 from atlas_lp.program.job import solve_job
-from atlas_lp.report.timeline_figure import check_kind, draw_timeline
+from atlas_lp.report.figures.critical_path import draw_timeline
+from atlas_lp.report.figures.style import check_kind
 from atlas_lp.solver.envelope import Box
 from atlas_lp.traces.reading.read import read_trace
 
@@ -71,7 +76,7 @@ def test_the_picture_is_well_formed_and_always_the_same(job):
 
 
 def test_many_gpus_and_communicators_share_lanes():
-    from atlas_lp.report.timeline_figure import _lanes, _place
+    from atlas_lp.report.figures.critical_path import _lanes, _place
 
     rows = [{"begin_ns": i, "duration_ns": 1 + i, "gpu": i} for i in range(20)]
     rows += [
@@ -86,3 +91,25 @@ def test_many_gpus_and_communicators_share_lanes():
 def test_only_pictures_are_written(tmp_path):
     with pytest.raises(InputError, match=r"path\.txt: not the name of a picture; end it in \.svg, \.png or \.pdf"):
         check_kind(tmp_path / "path.txt")
+
+
+def test_the_path_is_a_graph_to_take_away(job, tmp_path):
+    rows = steps_json(job, job.critical_path(Fraction(10 * MS), GAP))
+    (tmp_path / "path.graphml").write_bytes(graphml(rows))
+    graph = networkx.read_graphml(tmp_path / "path.graphml", node_type=int)
+    assert list(graph.nodes) == list(range(len(rows)))
+    assert list(graph.edges) == [(i, i + 1) for i in range(len(rows) - 1)]
+    for number, row in enumerate(rows):
+        node = graph.nodes[number]
+        assert node["begin_ns"] == pytest.approx(row["begin_ns"])
+        assert node["duration_ns"] == pytest.approx(row["duration_ns"])
+        assert node.get("gpu") == row.get("gpu")
+        assert node.get("communicator") == row.get("communicator")
+        assert node["what"] == row.get("type", "GPU work and idle time")
+        if number:
+            assert graph.edges[number - 1, number]["messages"] == row.get("messages", 0)
+            assert graph.edges[number - 1, number]["bytes"] == row.get("bytes", 0)
+    assert graphml(rows) == graphml(rows)
+    assert networkx.read_graphml(io.BytesIO(graphml([]))).number_of_nodes() == 0
+    with pytest.raises(InputError, match=r"end it in \.graphml"):
+        check_graph_name(Path("path.dot"))

@@ -8,7 +8,7 @@ import zstandard
 from helpers.graphs import assert_same_schedule, dependencies_of, fabric, schedule_of, schedules
 from hypothesis import given, settings
 
-from atlas_lp.errors import CycleError, GoalError
+from atlas_lp.errors import CycleError, GoalError, OutputError
 from atlas_lp.goal import CALC, RECV, SEND, Schedule, event_graph, parse_goal, read_goal, write_goal
 from atlas_lp.goal.text import goal_lines
 from atlas_lp.solver.axis import point
@@ -270,7 +270,7 @@ def test_files_that_are_no_goal_text(tmp_path: Path) -> None:
         assert said in str(caught.value)
     with pytest.raises(GoalError, match="cannot be read"):
         read_goal(tmp_path / "missing.goal")
-    with pytest.raises(GoalError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot be written"):
         write_goal(parse_goal(EXAMPLE), tmp_path / "nowhere" / "x.goal")
 
 

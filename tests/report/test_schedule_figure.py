@@ -17,7 +17,7 @@ from helpers.schedules import nodes_of
 from atlas_lp.cli import main
 from atlas_lp.errors import GoalError
 from atlas_lp.goal import SEND, event_graph, read_goal
-from atlas_lp.report.schedule_figure import draw, times_ns
+from atlas_lp.report.figures.schedule import MESSAGES, WORK, draw_schedule
 from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
@@ -29,6 +29,23 @@ PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = dict(re.findall(r"^\$ (atlas-lp goal draw .* -o (\S+\.svg))$", PAGE.read_text("utf-8"), re.MULTILINE))
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def content(text: str | bytes) -> tuple[dict[str, int], list[str]]:
+    """What a picture shows, whatever version of matplotlib drew it: shapes by kind, and its texts but for numbers."""
+    root = ET.fromstring(text)
+    kinds = [words for words, *_ in (*WORK.values(), *MESSAGES.values())]
+    shapes = {
+        group.get("id", ""): sum(element.tag in (f"{SVG}path", f"{SVG}use") for element in group.iter())
+        - sum(element.tag == f"{SVG}path" for defs in group.iter(f"{SVG}defs") for element in defs.iter())
+        for group in root.iter(f"{SVG}g")
+        if group.get("id") in kinds
+    }
+    texts = sorted(element.text or "" for element in root.iter(f"{SVG}text"))
+    return shapes, [text for text in texts if not re.fullmatch(r"[\d.]+", text)]
+
+
 @pytest.mark.parametrize("command", PICTURES, ids=PICTURES.get)
 def test_pictures_of_the_documentation_are_current(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -37,7 +54,9 @@ def test_pictures_of_the_documentation_are_current(
     name = PICTURES[command]
     assert CliRunner().invoke(main, shlex.split(command)[1:]).exit_code == 0
     kept = ROOT / "docs" / "images" / "schedules" / name
-    assert Path(name).read_text("utf-8") == kept.read_text("utf-8"), f"run in docs/images/schedules: {command} -f"
+    found = content(Path(name).read_text("utf-8"))
+    assert found == content(kept.read_text("utf-8")), f"run in docs/images/schedules: {command} -f"
+    assert sum(found[0].values()) > 10
     assert f"images/schedules/{name})" in PAGE.read_text("utf-8")
 
 
@@ -51,37 +70,39 @@ def small(ranks: int = 4) -> tuple[object, ...]:
     return expand(signature), np.array(signature.nodes)
 
 
-def test_times_are_those_of_the_longest_path() -> None:
-    schedule, nodes = small()
+def drawn(kind: str = "svg", title: str = "a < b", ranks: int = 4) -> tuple[bytes, object]:
+    schedule, nodes = small(ranks)
     graph = event_graph(schedule, nodes)  # type: ignore[arg-type]
-    theta = fabric(3000, Fraction(1, 25), 200, 5, up_latency_ns=500, up_gap_ns_per_byte=Fraction(1, 150)).theta()
-    times = times_ns(graph, theta)
-    assert max(times) == Evaluator(graph, theta).at(point(Fraction(3000), Fraction(1, 25))).time_ns
+    end_ns = Evaluator(graph, fabric(1000, 1).theta()).times_ns(point(Fraction(1000), Fraction(1)))[graph.vertex]
+    return draw_schedule(schedule, nodes.tolist(), end_ns, title, kind), schedule  # type: ignore[arg-type, attr-defined]
 
 
 def test_a_picture_shows_every_calc_and_message_once() -> None:
-    schedule, nodes = small()
-    graph = event_graph(schedule, nodes)  # type: ignore[arg-type]
-    text = draw(schedule, nodes.tolist(), times_ns(graph, fabric(1000, 1).theta()), "a < b")  # type: ignore[arg-type, attr-defined]
-    root = ET.fromstring(text)
-    names = [element.tag.rpartition("}")[2] for element in root.iter()]
-    legend = 3  # kinds of work
-    bands = 1 + sum(node % 2 == 0 for node in nodes.tolist())  # type: ignore[attr-defined]
-    assert names.count("rect") == schedule.count(0) + legend + bands  # type: ignore[attr-defined]
-    lines = [element for element in root.iter() if element.get("stroke-opacity")]
-    assert len(lines) == schedule.count(SEND)  # type: ignore[attr-defined]
-    assert root.findtext("{http://www.w3.org/2000/svg}title") == "a < b"
+    text, schedule = drawn()
+    shapes, texts = content(text)
+    work = {words for words, _ in WORK.values()}
+    assert sum(count for words, count in shapes.items() if words in work) == schedule.count(0)  # type: ignore[attr-defined]
+    assert sum(count for words, count in shapes.items() if words not in work) == schedule.count(SEND)  # type: ignore[attr-defined]
+    assert {"a < b", "time (us)", *shapes} <= set(texts)
+    assert [text for text in texts if text.startswith("node")] == ["node 0   0", "node 1   2"]
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_equal_schedules_are_equal_bytes_in_every_format(kind: str, begins: bytes) -> None:
+    first, second = drawn(kind)[0], drawn(kind)[0]
+    assert first.startswith(begins)
+    assert first == second
 
 
 def test_a_schedule_that_takes_no_time_can_be_drawn() -> None:
     schedule, nodes = small()
-    assert "nan" not in draw(schedule, nodes.tolist(), [Fraction(0)] * len(schedule))  # type: ignore[arg-type, attr-defined]
+    zeros = np.zeros(len(schedule), dtype=np.int64)  # type: ignore[arg-type]
+    assert b"nan" not in draw_schedule(schedule, nodes.tolist(), zeros)  # type: ignore[arg-type, attr-defined]
 
 
 def test_too_large_to_be_read() -> None:
-    schedule, nodes = small(42)
     with pytest.raises(GoalError, match=r"42 ranks and .* do not fit a picture"):
-        draw(schedule, nodes.tolist(), [Fraction(0)] * len(schedule))  # type: ignore[arg-type, attr-defined]
+        drawn(ranks=42)
 
 
 @pytest.fixture
@@ -144,4 +165,7 @@ def test_one_rank_per_node(run: object) -> None:
 
 def test_draw_needs_a_file(run: object) -> None:
     result = run("draw", "--type", "allreduce", "--size", "1KiB", "--ranks", "2")  # type: ignore[operator]
-    assert (result.exit_code, "give one with -o FILE.svg" in result.stderr) == (2, True)
+    assert (result.exit_code, "give one with -o FILE.svg, .png or .pdf" in result.stderr) == (2, True)
+    result = run("draw", "--type", "allreduce", "--size", "1KiB", "--ranks", "2", "-o", "x.gif")  # type: ignore[operator]
+    assert result.exit_code == 2
+    assert result.stderr == "Error: x.gif: not the name of a picture; end it in .svg, .png or .pdf\n"

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atlas_lp.errors import InputError
+from atlas_lp.files import make_folder
 from atlas_lp.traces.synthetic.writer import CALL_NS, Event, ExportWriter, ProcessWriter
 
 __all__ = ["write_demo"]
@@ -125,10 +126,7 @@ def write_demo(
     ranks = nodes * gpus_per_node
     if nodes < 1 or ranks < 2:
         raise InputError(f"{nodes} nodes of {gpus_per_node} GPUs: a collective takes two ranks or more")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error}; choose another folder") from None
+    make_folder(folder)
     job = _Job(seed, nodes, gpus_per_node)
     for step in training_step(ranks):
         job.run(step)

@@ -24,13 +24,13 @@ import sqlite3
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from atlas_lp.errors import InputError
+from atlas_lp.errors import InputError, OutputError
+from atlas_lp.files import replacement
 from atlas_lp.signatures.nccl.collectives import COLLECTIVES, known_as
 from atlas_lp.traces.nvtx import DOMAIN_CREATE, PUSH_POP
 from atlas_lp.traces.processes import PID_SHIFT
@@ -110,15 +110,11 @@ class ExportWriter:
             shuffle = random.Random(shuffle_seed).shuffle
             for rows in tables.values():
                 shuffle(rows)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            export_tables.write_database(temporary, columns, tables)
-            temporary.replace(target)
-        except (OSError, sqlite3.OperationalError) as error:
-            raise InputError(f"{target}: cannot be written: {error}") from None
-        finally:
-            with suppress(OSError):  # gone after the rename, or never there
-                temporary.unlink()
+            with replacement(target) as temporary:
+                export_tables.write_database(temporary, columns, tables)
+        except sqlite3.OperationalError as error:
+            raise OutputError(target, str(error)) from None
         return target
 
     def _add(self, table: str, **row: Value) -> None:

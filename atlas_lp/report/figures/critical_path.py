@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atlas_lp.errors import InputError
+from atlas_lp.report.figures.style import COLORS, INK, QUIET, as_bytes, house_style, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FORMATS = ("svg", "png", "pdf")
 
 _MOST_LANES = 8
 _VISIBLE = 1e-3
 """Share of the time below which a step is no more than a hair line: the path is not drawn from lane to lane for it."""
 
-_COMPUTE, _INK = "#adb5bd", "#495057"
-_COLORS = ("#1971c2", "#e8590c", "#2f9e44", "#9c36b5", "#f08c00", "#0c8599", "#c2255c", "#5f3dc4")
-_UNITS = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))
-_NO_DATES: Mapping[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-
 Row = Mapping[str, Any]
 
 
-def check_kind(file: Path) -> None:
-    """Raise :class:`~atlas_lp.errors.InputError` when *file* does not end as a picture does."""
-    if file.suffix[1:] not in FORMATS:
-        raise InputError(f"{file}: not the name of a picture; end it in .svg, .png or .pdf")
-
-
 def draw_timeline(rows: Sequence[Row], title: str, kind: str = "svg") -> bytes:
-    """Return the picture of steps as of :func:`~atlas_lp.analysis.critical_path.steps_json`; equal steps, equal bytes.
+    """Return the picture of steps as of :func:`~atlas_lp.analysis.as_json.steps_json`; equal steps, equal bytes.
 
-    *kind* is one of :data:`FORMATS`.
+    *kind* is one of :data:`~atlas_lp.report.figures.style.FORMATS`.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     lanes = _lanes(rows)
     names = sorted(set(lanes), key=_place)
     last = max((row["begin_ns"] + row["duration_ns"] for row in rows), default=1)
-    unit, scale = next((u, s) for u, s in _UNITS if last >= s or s == 1.0)
-    with mpl.rc_context({"svg.hashsalt": "atlas-lp", "font.size": 9}):
+    unit, scale = time_unit(last)
+    with house_style():
         figure = Figure(figsize=(11, 1.4 + 0.36 * len(names)), layout="constrained")
         axes = figure.add_subplot()
         places = [names.index(lane) for lane in lanes]
@@ -60,15 +44,13 @@ def draw_timeline(rows: Sequence[Row], title: str, kind: str = "svg") -> bytes:
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(left=False)
         figure.legend(loc="outside lower left", ncols=6, frameon=False)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=144, metadata=_NO_DATES[kind])
-    return buffer.getvalue()
+        return as_bytes(figure, kind)
 
 
 def _draw_steps(axes: Axes, rows: Sequence[Row], places: Sequence[int], scale: float) -> None:
     """Boxes of the steps, one colour per type of collective."""
     types = sorted({row["type"] for row in rows if "type" in row})
-    colors = {"": _COMPUTE, **{name: _COLORS[i % len(_COLORS)] for i, name in enumerate(types)}}
+    colors = {"": QUIET, **{name: COLORS[i % len(COLORS)] for i, name in enumerate(types)}}
     for name, color in colors.items():
         for place in sorted(set(places)):
             spans = [
@@ -85,7 +67,7 @@ def _draw_changes(axes: Axes, rows: Sequence[Row], places: Sequence[int], scale:
     seen = [(row, place) for row, place in zip(rows, places, strict=True) if row["duration_ns"] >= least_ns]
     for (_, before), (row, after) in pairwise(seen):
         if before != after:
-            axes.plot([row["begin_ns"] / scale] * 2, [before, after], color=_INK, linewidth=0.7, zorder=0)
+            axes.plot([row["begin_ns"] / scale] * 2, [before, after], color=INK, linewidth=0.7, zorder=0)
 
 
 def _lanes(rows: Sequence[Row]) -> list[str]:

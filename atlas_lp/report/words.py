@@ -153,7 +153,8 @@ def replayed(summary: Document) -> str:
     if gpus:
         worst = max(gpus, key=lambda row: (abs(row["replay_ns"] - row["measured_ns"]), -row["gpu"]))
         by = worst["replay_ns"] - worst["measured_ns"]
-        words += f"; {len(gpus)} GPUs end elsewhere than recorded, GPU {worst['gpu']} most: "
+        several = f"{len(gpus)} GPUs end elsewhere than recorded, GPU {worst['gpu']} most: "
+        words += "; " + (several if len(gpus) > 1 else f"GPU {worst['gpu']} ends elsewhere than recorded: ")
         words += f"{format_time(abs(by))} {'later' if by > 0 else 'earlier'}"
     return words
 

@@ -46,7 +46,9 @@ def test_a_file_that_vanishes_in_the_middle_is_a_defect_with_its_name():
 
 def test_interrupted():
     body = "print('ready', flush=True); __import__('time').sleep(60)"
-    code = f"{verb_that(body)}\nfrom atlas_lp.cli import run\nrun()"
+    # Started in the background of a script, as by a gate, a process is told to ignore the signal.
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code = f"{heard}{verb_that(body)}\nfrom atlas_lp.cli import run\nrun()"
     running = subprocess.Popen(
         [sys.executable, "-c", code, "odd"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )

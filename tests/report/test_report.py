@@ -182,7 +182,7 @@ def test_opens_offline(either):
 
 def test_same_summary_same_bytes(either):
     untouched = copy.deepcopy(either)
-    assert render_report(either) == render_report(json.loads(json.dumps(either)))
+    assert render_report(either) == render_report(json.loads(json.dumps(either, sort_keys=True)))
     assert either == untouched
 
 
@@ -223,6 +223,21 @@ def test_shows_what_the_curves_are_made_of(summary):
     assert page.tags.count("svg") == 3 * len(LAYOUTS) + 6  # two curves and the map, and six glyphs of legends
     assert "+5 % at 4.56 us" in hints
     assert "+5 % at 32.47 Gbps" in hints
+
+
+def test_pieces_name_who_pays_where_the_summary_does(summary):
+    assert "paid by" not in Checked(render_report(summary)).text
+    paid = {"signatures": [{"key": KEYS[0], "messages": 2}], "phases": [{"key": "copy", "messages": 2}], "pairs": []}
+    summary["attribution"] = {"latency": [{"messages": 2, **paid}, {"messages": 0, **paid, "signatures": []}]}
+    text = Checked(render_report(summary)).text
+    assert text.count("paid by") == 1
+    assert "paid by AllReduce 1 MiB 100 %; by phase copy 100 %" in text
+
+
+@pytest.mark.parametrize(("gpus", "words"), [(1, "GPU 0 ends elsewhere than recorded: 2 us later"), (2, "2 GPUs end")])
+def test_gpus_that_end_elsewhere_are_counted(summary, gpus, words):
+    summary["replay_apart"] = [{"gpu": g, "replay_ns": 5000, "measured_ns": 3000} for g in range(gpus)]
+    assert words in Checked(render_report(summary)).text
 
 
 def test_flat_says_so_and_plots_nothing(flat):

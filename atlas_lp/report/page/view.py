@@ -143,7 +143,7 @@ def _unbroken(words: str) -> str:
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-_INSIDE_QUANTITY = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[MGT]bps|ns/B)(?![\w/]))|(?<=[=≤≥]) | (?=[=≤≥])")
+_INSIDE_QUANTITY = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[MGT]bps|[KMGT]iB|ns/B)(?![\w/]))|(?<=[=≤≥]) | (?=[=≤≥])")
 
 
 def keep_quantities(words: str) -> str:
@@ -151,6 +151,8 @@ def keep_quantities(words: str) -> str:
 
     >>> keep_quantities("G ≤ 0.04 ns/B, at L = 3.7 us").split(" ")
     ['G\xa0≤\xa00.04\xa0ns/B,', 'at', 'L\xa0=\xa03.7\xa0us']
+    >>> keep_quantities("from 64 KiB up").split(" ")
+    ['from', '64\xa0KiB', 'up']
     """
     return _INSIDE_QUANTITY.sub("\N{NO-BREAK SPACE}", words)
 
@@ -296,7 +298,7 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
         ("NCCL version", trace["nccl"]),
         ("placement", trace["placement"]),
         ("trace", _counts(trace)),
-        ("fabric", ", ".join(f"{key} {value}" for key, value in fabric.items())),
+        ("fabric", ", ".join(f"{key} {fabric[key]}" for key in sorted(fabric, key=lambda key: (key != "name", key)))),
         ("analysed range", "; ".join(f"{axis.heading} {_range(box, axis)}" for axis in AXES)),
         ("exact on it", f"{len(summary['joint']):,} planes of T(L, G)"),
         ("schema", f"{summary['schema']} version {summary['version']}"),

@@ -121,6 +121,8 @@ class Store:
             return
         path = self._path(self.folder, key)
         content = encoded(envelope, {"schema": _SCHEMA, "version": _FORMAT, "key": key, "about": about})
+        if os.path.exists(path) and not os.path.isfile(path):
+            return  # somebody put a folder or a pipe there: it is left alone, and the entry solved by every run
         try:
             make_folder(path.parent)
             write_file(path, content)
@@ -133,6 +135,9 @@ class Store:
             return []
         result = []
         for path in sorted(self.folder.glob("??/*.arrow")):
+            if not path.is_file():
+                result.append(Entry(path.stem, 0, 0, {"damaged": True}))
+                continue
             try:
                 table, metadata = _read(path)
                 result.append(Entry(metadata["key"], path.stat().st_size, table.num_rows, metadata["about"]))

@@ -16,6 +16,7 @@ _EXPAND = "goal expand --type allreduce --size 1MiB --ranks 4 --channels 2 --sol
 COMMANDS = (
     "analyze @two_pairs -o @out --json --stats --cache @cache",
     "analyze @overlapped_gradients --fabric-of AllReduce=@ethernet.toml --json --cache @cache",
+    "analyze @two_ranks --json --cache @ethernet.toml/below",
     "sweep @out --latency 0:1ms --json",
     "sweep @out --latency 0:1ms:3 --json",
     "sweep @out --bandwidth 10Gbps:10Tbps --json",

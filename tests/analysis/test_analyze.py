@@ -96,9 +96,9 @@ def test_second_run_hits_and_is_byte_identical_but_for_the_counters(demo, store,
 
 def test_shuffled_rows_and_renamed_files_change_nothing(summary, store, tmp_path):
     """Not even a key: every collective is found in the cache that the files in order have filled."""
-    from atlas_lp.traces.synthetic.demo import _Job, training_step
+    from atlas_lp.traces.synthetic.demo import _DemoWriter, training_step
 
-    job = _Job(0, 4, 4)
+    job = _DemoWriter(0, 4, 4)
     for step in training_step(16):
         job.run(step)
     job.finish()

@@ -13,7 +13,7 @@ import pytest
 
 from atlas_lp.errors import InputError
 from atlas_lp.traces.records import SYNTHETIC
-from atlas_lp.traces.synthetic.demo import Collective, collective_ns, write_demo
+from atlas_lp.traces.synthetic.demo import CollectiveStep, collective_ns, write_demo
 from atlas_lp.traces.synthetic.writer import ExportWriter
 
 COMMUNICATOR = 0xFA93DAEA854B060B  # > 2^63
@@ -336,5 +336,5 @@ def test_demo_needs_two_ranks_and_an_empty_place(tmp_path: Path) -> None:
 
 def test_duration_of_a_collective_by_hand() -> None:
     """16 ranks on 4 nodes: 15 hops of 1.6 us each, and 15/16 of 16 MB through four NICs of 25 GB/s."""
-    assert collective_ns(Collective("AllGather", 1_000_000), 4, 4) == 15 * 1_600 + 15 * 10_000
-    assert collective_ns(Collective("AllReduce", 0, channels=1), 1, 8) == 14 * 900
+    assert collective_ns(CollectiveStep("AllGather", 1_000_000), 4, 4) == 15 * 1_600 + 15 * 10_000
+    assert collective_ns(CollectiveStep("AllReduce", 0, channels=1), 1, 8) == 14 * 900

@@ -78,7 +78,7 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Collective:
+class CollectiveStep:
     """A collective on the NCCL stream; protocol Simple unless it has a single channel."""
 
     operation: str
@@ -109,7 +109,7 @@ class Wait:
     stream: int
 
 
-Step = Phase | Copy | Compute | Collective | Record | Wait
+Step = Phase | Copy | Compute | CollectiveStep | Record | Wait
 
 
 def write_demo(
@@ -127,7 +127,7 @@ def write_demo(
     if nodes < 1 or ranks < 2:
         raise InputError(f"{nodes} nodes of {gpus_per_node} GPUs: a collective takes two ranks or more")
     make_folder(folder)
-    job = _Job(seed, nodes, gpus_per_node)
+    job = _DemoWriter(seed, nodes, gpus_per_node)
     for step in training_step(ranks):
         job.run(step)
     job.finish()
@@ -138,7 +138,7 @@ def training_step(ranks: int) -> Iterator[Step]:
     """Return what every one of *ranks* ranks does in one step, in the order its host asks for it."""
     yield Phase("data", 0)
     yield Copy(TOKENS * 8)
-    yield Collective("Broadcast", 4096, channels=1)
+    yield CollectiveStep("Broadcast", 4096, channels=1)
     yield from _sync("batch", NCCL_STREAM, COMPUTE_STREAM)
     yield Phase("forward", 0)
     yield from _forward(ranks)
@@ -172,7 +172,7 @@ def _forward(ranks: int) -> Iterator[Step]:
     yield _matmul("gemm_head", HIDDEN, VOCABULARY)
     yield _elementwise("cross_entropy_kernel", 2 * TOKENS * VOCABULARY * BF16)
     yield from _sync("loss", COMPUTE_STREAM, NCCL_STREAM)
-    yield Collective("AllReduce", FP32, channels=1, dtype="f32", reduction="Avg")
+    yield CollectiveStep("AllReduce", FP32, channels=1, dtype="f32", reduction="Avg")
 
 
 def _attention_forward() -> Iterator[Step]:
@@ -186,17 +186,17 @@ def _attention_forward() -> Iterator[Step]:
 def _backward(ranks: int) -> Iterator[Step]:
     gate_up, down, vocabulary = _shards(ranks)
     yield from _matmul_backward("head", HIDDEN, VOCABULARY)
-    yield from _reduce("head", Collective("ReduceScatter", vocabulary * FP32 // BF16, 8, "f32", "Avg"))
-    yield from _reduce("bias", Collective("AllReduce", VOCABULARY * FP32, 4, "f32", "Avg"))
+    yield from _reduce("head", CollectiveStep("ReduceScatter", vocabulary * FP32 // BF16, 8, "f32", "Avg"))
+    yield from _reduce("bias", CollectiveStep("AllReduce", VOCABULARY * FP32, 4, "f32", "Avg"))
     for layer in reversed(range(LAYERS)):
         yield from _matmul_backward("down", MLP, HIDDEN)
-        yield from _reduce(f"down.{layer}", Collective("ReduceScatter", down, reduction="Avg"))
+        yield from _reduce(f"down.{layer}", CollectiveStep("ReduceScatter", down, reduction="Avg"))
         yield _elementwise("silu_mul_backward_kernel", 5 * TOKENS * MLP * BF16)
         yield from _matmul_backward("gate_up", HIDDEN, 2 * MLP)
-        yield from _reduce(f"gate_up.{layer}", Collective("ReduceScatter", gate_up, reduction="Avg"))
+        yield from _reduce(f"gate_up.{layer}", CollectiveStep("ReduceScatter", gate_up, reduction="Avg"))
         yield from _attention_backward(layer)
     yield _elementwise("embedding_backward_kernel", 2 * TOKENS * HIDDEN * BF16)
-    yield from _reduce("embedding", Collective("ReduceScatter", vocabulary, reduction="Avg"))
+    yield from _reduce("embedding", CollectiveStep("ReduceScatter", vocabulary, reduction="Avg"))
 
 
 def _attention_backward(layer: int) -> Iterator[Step]:
@@ -205,13 +205,13 @@ def _attention_backward(layer: int) -> Iterator[Step]:
     norms_layers = 8
     yield _elementwise("rms_norm_backward_kernel", 3 * TOKENS * HIDDEN * BF16)
     yield from _matmul_backward("out", HIDDEN, HIDDEN)
-    yield from _reduce(f"out.{layer}", Collective("AllReduce", HIDDEN * HIDDEN * BF16, reduction="Avg"))
+    yield from _reduce(f"out.{layer}", CollectiveStep("AllReduce", HIDDEN * HIDDEN * BF16, reduction="Avg"))
     yield Compute("flash_bwd_kernel", 5 * TOKENS * TOKENS * HIDDEN // FLOPS_PER_NS)
     yield from _matmul_backward("qkv", HIDDEN, HIDDEN + 2 * KEY_VALUE)
-    yield from _reduce(f"qkv.{layer}", Collective("AllReduce", qkv_bytes, reduction="Avg"))
+    yield from _reduce(f"qkv.{layer}", CollectiveStep("AllReduce", qkv_bytes, reduction="Avg"))
     yield _elementwise("rms_norm_backward_kernel", 3 * TOKENS * HIDDEN * BF16)
     if layer % norms_layers == 0:
-        bucket = Collective("AllReduce", norms_layers * norms_bytes, 4, "f32", "Avg")
+        bucket = CollectiveStep("AllReduce", norms_layers * norms_bytes, 4, "f32", "Avg")
         yield from _reduce(f"norms.{layer}", bucket)
 
 
@@ -222,12 +222,12 @@ def _optimizer(ranks: int) -> Iterator[Step]:
     yield from _sync("gradients", NCCL_STREAM, COMPUTE_STREAM)
     yield _elementwise("multi_tensor_l2norm_kernel", owned * BF16)
     yield from _sync("norm", COMPUTE_STREAM, NCCL_STREAM)
-    yield Collective("AllReduce", FP32, channels=1, dtype="f32", reduction="Sum")
-    yield Collective("AllReduce", 1, channels=1, dtype="u8", reduction="Max")
+    yield CollectiveStep("AllReduce", FP32, channels=1, dtype="f32", reduction="Sum")
+    yield CollectiveStep("AllReduce", 1, channels=1, dtype="u8", reduction="Max")
     yield from _sync("clipping", NCCL_STREAM, COMPUTE_STREAM)
     yield _elementwise("multi_tensor_adamw_kernel", owned * (BF16 + 3 * FP32))
     yield from _sync("metrics", COMPUTE_STREAM, NCCL_STREAM)
-    yield Collective("Reduce", 309 * FP32, channels=1, dtype="f32", reduction="Sum")
+    yield CollectiveStep("Reduce", 309 * FP32, channels=1, dtype="f32", reduction="Sum")
 
 
 def _shards(ranks: int) -> tuple[int, int, int]:
@@ -238,11 +238,11 @@ def _shards(ranks: int) -> tuple[int, int, int]:
 
 
 def _gather(name: str, shard_bytes: int) -> Iterator[Step]:
-    yield Collective("AllGather", shard_bytes)
+    yield CollectiveStep("AllGather", shard_bytes)
     yield Record(name, NCCL_STREAM)
 
 
-def _reduce(name: str, collective: Collective) -> Iterator[Step]:
+def _reduce(name: str, collective: CollectiveStep) -> Iterator[Step]:
     yield from _sync(f"gradient.{name}", COMPUTE_STREAM, NCCL_STREAM)
     yield collective
 
@@ -265,7 +265,7 @@ def _elementwise(name: str, moved_bytes: int) -> Compute:
     return Compute(name, 2_000 + moved_bytes // MEMORY_BYTES_PER_NS)
 
 
-def collective_ns(collective: Collective, nodes: int, gpus_per_node: int) -> int:
+def collective_ns(collective: CollectiveStep, nodes: int, gpus_per_node: int) -> int:
     """Return how long *collective* takes once its last rank has arrived (see the module's docstring)."""
     ranks = nodes * gpus_per_node
     rounds = {"AllReduce": 2 * (ranks - 1), "Broadcast": ranks, "Reduce": ranks}.get(collective.operation, ranks - 1)
@@ -283,7 +283,7 @@ def collective_ns(collective: Collective, nodes: int, gpus_per_node: int) -> int
     return round(rounds * (latency_ns + wire_bytes / (ranks * bytes_per_ns)))
 
 
-class _Job:
+class _DemoWriter:
     """All ranks of the job, step by step, in true time: 0 is when the step begins."""
 
     def __init__(self, seed: int, nodes: int, gpus_per_node: int) -> None:
@@ -305,13 +305,13 @@ class _Job:
             gpu.join(self.communicator, len(self.gpus), rank)
 
     def run(self, step: Step) -> None:
-        if isinstance(step, Collective):
+        if isinstance(step, CollectiveStep):
             self._run_collective(step)
         else:
             for gpu in self.gpus:
                 gpu.run(step)
 
-    def _run_collective(self, step: Collective) -> None:
+    def _run_collective(self, step: CollectiveStep) -> None:
         """Start everywhere as soon as each rank can, end everywhere when the last one is done."""
         duration_ns = collective_ns(step, self.nodes, self.gpus_per_node)
         calls_ns = [gpu.call(CALL_NS) for gpu in self.gpus]
@@ -410,7 +410,7 @@ class _Gpu:
             call_ns=self.local(call_ns),
         )
 
-    def take_part(self, step: Collective, communicator: int, call_ns: int, start_ns: int, end_ns: int) -> None:
+    def take_part(self, step: CollectiveStep, communicator: int, call_ns: int, start_ns: int, end_ns: int) -> None:
         """Call *step* at *call_ns*; its kernel starts here at *start_ns* and ends about *end_ns*."""
         end_ns = self.idle_from_ns[NCCL_STREAM] = end_ns + self.jitter.randrange(8_000)
         self.caller.collective(

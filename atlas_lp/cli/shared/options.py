@@ -40,7 +40,7 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
-class Range:
+class Interval:
     """``LO:HI`` or ``LO:HI:N`` as typed; *points* is None without N."""
 
     low: Fraction
@@ -48,8 +48,8 @@ class Range:
     points: int | None
 
 
-def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], Range]:
-    def read(text: str) -> Range:
+def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], Interval]:
+    def read(text: str) -> Interval:
         ends = text.split(":")
         if len(ends) not in (2, 3):
             raise UnitError(f"{text!r} is not a range: write LO:HI or LO:HI:N, such as {example}")
@@ -58,7 +58,7 @@ def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], Ra
             if not ends[2].isdigit() or int(ends[2]) < 2:
                 raise UnitError(f"{text!r}: the number of points must be a whole number of at least 2")
             points = int(ends[2])
-        return Range(parse(ends[0]), parse(ends[1]), points)
+        return Interval(parse(ends[0]), parse(ends[1]), points)
 
     return read
 
@@ -131,7 +131,7 @@ def build_model(fabric_name: str, costs_file: Path | None) -> Fabric:
     return build_fabric(fabric_name, costs_file)
 
 
-def build_box(latency_box: Range | None = None, bandwidth_box: Range | None = None) -> Box:
+def build_box(latency_box: Interval | None = None, bandwidth_box: Interval | None = None) -> Box:
     """Return the box asked for, the default range where nothing was asked."""
     from atlas_lp.solver.envelope import Box
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, Range, json_option
+from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, Interval, json_option
 from atlas_lp.cli.shared.output import print_blocks, print_json
 from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.schemas import SWEEP
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     help="Exit code 1 when T in the range is more than this above the native time.",
 )
 @json_option
-def sweep(analysis: Path, latency: Range | None, bandwidth: Range | None, at_most: float | None, as_json: bool) -> None:
+def sweep(
+    analysis: Path, latency: Interval | None, bandwidth: Interval | None, at_most: float | None, as_json: bool
+) -> None:
     """Print T(L) or T(G) of an analysis folder, the other parameter at its native value.
 
     With N, T at N equally spaced points (of L, or of bandwidth); without, the exact pieces in the range: where they
@@ -95,7 +97,7 @@ def _check(pieces: list[Piece], worst: Fraction, base: Fraction, percent: float,
 _PAYERS = ("signatures", "communicators", "streams", "phases", "pairs", "other_pairs", "entered", "left")
 
 
-def _pieces(pieces: list[Piece], payers: list[dict[str, Any]], asked: Range, axis: Axis) -> list[dict[str, Any]]:
+def _pieces(pieces: list[Piece], payers: list[dict[str, Any]], asked: Interval, axis: Axis) -> list[dict[str, Any]]:
     """Rows of the pieces inside the range *asked*, with who pays for each."""
     low, high = sorted([asked.low, asked.high])
     rows = []

@@ -79,7 +79,7 @@ BANDWIDTH_BANDS = (
 
 
 @dataclass(frozen=True)
-class Piece:
+class DrawnPiece:
     """``T = constant + slope * x`` on start..stop; x is L in ns or G in ns per byte."""
 
     start: float
@@ -92,20 +92,20 @@ class Piece:
         return self.constant + self.slope * x
 
 
-def pieces_along(summary: Mapping[str, Any], axis: Axis) -> list[Piece]:
+def pieces_along(summary: Mapping[str, Any], axis: Axis) -> list[DrawnPiece]:
     """Pieces of T along *axis*, the other variable at its native value."""
     return [
-        Piece(row[f"from_{axis.unit}"], row[f"to_{axis.unit}"], row["constant_ns"], row[axis.component])
+        DrawnPiece(row[f"from_{axis.unit}"], row[f"to_{axis.unit}"], row["constant_ns"], row[axis.component])
         for row in summary["envelopes"][axis.name]
     ]
 
 
-def time_at(pieces: Sequence[Piece], x: float) -> float:
+def time_at(pieces: Sequence[DrawnPiece], x: float) -> float:
     """T in ns: pieces of a convex function, so their largest value."""
     return max(piece.at(x) for piece in pieces)
 
 
-def is_flat(pieces: Sequence[Piece]) -> bool:
+def is_flat(pieces: Sequence[DrawnPiece]) -> bool:
     """Whether T does not depend on the parameter at all."""
     return all(piece.slope == 0 for piece in pieces)
 
@@ -179,7 +179,7 @@ class Curve:
     """What one figure shows: pieces, native point and the limit that keeps T within *percent*."""
 
     drawn: DrawnAxis
-    pieces: Sequence[Piece]
+    pieces: Sequence[DrawnPiece]
     native: float
     native_ns: float
     limit: float | None
@@ -260,7 +260,7 @@ class _Drawing:
             f"{self.drawn.show_slope(curve.pieces[-1].slope)}."
         )
 
-    def _shown(self, piece: Piece) -> bool:
+    def _shown(self, piece: DrawnPiece) -> bool:
         a, b = self.drawn.on_scale(piece.start, piece.stop)
         return b > self.x.low and a < self.x.high
 

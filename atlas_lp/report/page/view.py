@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atlas_lp.analysis.regimes import BANDS, REGIMES, THRESHOLD, regime_map
-from atlas_lp.report.page.curves import DRAWN, LAYOUTS, Curve, Piece, is_flat, pieces_along, time_at
+from atlas_lp.report.page.curves import DRAWN, LAYOUTS, Curve, DrawnPiece, is_flat, pieces_along, time_at
 from atlas_lp.report.words import (
     PARTS,
     Part,
@@ -157,7 +157,7 @@ def keep_quantities(words: str) -> str:
     return _INSIDE_QUANTITY.sub("\N{NO-BREAK SPACE}", words)
 
 
-def _piece(axis: Axis, piece: Piece, native_ns: float) -> dict[str, str]:
+def _piece(axis: Axis, piece: DrawnPiece, native_ns: float) -> dict[str, str]:
     def end(x: float) -> str:
         shown = _unbroken(axis.show(x))
         return f"{_unbroken(f'{x:.4g} ns/B')} ({shown})" if axis.inverted else shown

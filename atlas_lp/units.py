@@ -15,6 +15,8 @@ from atlas_lp.errors import UnitError
 _NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?|\.\d+(?:[eE][+-]?\d{1,2})?)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-zµμ/]*)\s*$")
 
+_MOST_DIGITS = 60
+
 _TIME_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _PREFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -30,14 +32,21 @@ _RATE_BITS = {
 }
 
 
+def _shown(text: str) -> str:
+    """*text* as quoted in a message, cut where it is long."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
 def _parse(text: str, units: dict[str, int], what: str, example: str) -> Fraction:
     match = _QUANTITY.match(text)
     if match is None:
-        raise UnitError(f"{text!r} is not a {what}: write a number and a unit, such as {example}")
+        raise UnitError(f"{_shown(text)} is not a {what}: write a number and a unit, such as {example}")
     unit = match["unit"]
     if unit not in units:
         known = ", ".join(sorted(filter(None, units), key=lambda u: (units[u], u)))
-        raise UnitError(f"{text!r} is not a {what}: {unit or 'no unit'!r} is not one of {known}")
+        raise UnitError(f"{_shown(text)} is not a {what}: {unit or 'no unit'!r} is not one of {known}")
+    if len(match["number"]) > _MOST_DIGITS:
+        raise UnitError(f"{_shown(text)}: a {what} of {len(match['number'])} digits is more than anything has")
     return Fraction(match["number"]) * units[unit]
 
 
@@ -62,7 +71,7 @@ def parse_size_bytes(text: str) -> int:
     """
     size = _parse(text, {**_SIZE_BYTES, "": 1}, "size", "128MiB")
     if size.denominator != 1:
-        raise UnitError(f"{text!r} is not a whole number of bytes")
+        raise UnitError(f"{_shown(text)} is not a whole number of bytes")
     return int(size)
 
 
@@ -76,7 +85,7 @@ def parse_bandwidth(text: str) -> Fraction:
     """
     bits_per_second = _parse(text, _RATE_BITS, "bandwidth", "200Gbps")
     if bits_per_second == 0:
-        raise UnitError(f"{text!r}: a bandwidth of zero has no gap per byte")
+        raise UnitError(f"{_shown(text)}: a bandwidth of zero has no gap per byte")
     return Fraction(8 * 10**9) / bits_per_second
 
 
@@ -88,7 +97,7 @@ def parse_factor(text: str) -> Fraction:
     try:
         return _parse(text, {"": 1, "x": 1}, "factor", "0.5")
     except UnitError as error:
-        raise UnitError(f"{text!r} is not a factor: write a number, such as 0.5 or 1.25x") from error
+        raise UnitError(f"{_shown(text)} is not a factor: write a number, such as 0.5 or 1.25x") from error
 
 
 def gbps(gap_ns_per_byte: Fraction) -> float:

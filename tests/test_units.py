@@ -166,3 +166,13 @@ def test_factors():
     for text in ("half", "50%", "-1", "2us"):
         with pytest.raises(UnitError, match=r"write a number, such as 0\.5 or 1\.25x"):
             parse_factor(text)
+
+
+@pytest.mark.parametrize("parse", [parse_time_ns, parse_size_bytes, parse_bandwidth, parse_factor])
+def test_numbers_of_thousands_of_digits_are_refused_in_a_line(parse):
+    unit = {parse_time_ns: "ns", parse_size_bytes: "B", parse_bandwidth: "bps", parse_factor: ""}[parse]
+    for text in ("9" * 5000, "0." + "1" * 5000, "1" * 61):
+        with pytest.raises(UnitError) as refused:
+            parse(text + unit)
+        assert len(str(refused.value)) < 200
+    assert parse("0.5" + "0" * 50 + unit.replace("B", "KiB")) > 0

@@ -167,6 +167,31 @@ def test_sweep_refusals(run, job, words, message):
     assert message in result.stderr
 
 
+def test_a_range_of_one_point_is_that_point(run, job):
+    run("analyze", job, "-o", "out")
+    for option, key, value in (("--latency", "23.7us", 23_700), ("--bandwidth", "400Gbps", 0.02)):
+        found = json.loads(run("sweep", "out", option, f"{key}:{key}", "--json").output)
+        (row,) = found["rows"]
+        assert found["kind"] == "points"
+        assert row["latency_ns" if option == "--latency" else "gap_ns_per_byte"] == value
+        assert run("sweep", "out", option, f"{key}:{key}").exit_code == 0
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sweep", "out", "--latency", "0:1us", "--at-most"),
+        ("validate", "out", "--tolerance"),
+        ("goal", "solve", "x.goal", "--tolerance"),
+    ],
+)
+def test_a_threshold_is_a_finite_number(run, words, number):
+    result = run(*words, number)
+    assert result.exit_code == 2
+    assert "not a finite number" in result.stderr or "not in the range" in result.stderr
+
+
 def test_sweep_of_nothing(run):
     result = run("sweep", "nowhere", "--latency", "0:1us")
     assert result.stderr == ("Error: nowhere: no analysis here; make one with: atlas-lp analyze TRACE -o nowhere\n")

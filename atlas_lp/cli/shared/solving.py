@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import quotient_option
+from atlas_lp.cli.shared.options import Finite, quotient_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
@@ -41,7 +41,7 @@ class SolveOptions(TypedDict):
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--tolerance",
-        type=click.FloatRange(0, 100),
+        type=Finite(0, 100),
         default=0.0,
         show_default=True,
         help="Percent that T may lie above the planes found: stops early, says how far it got. Irregular schedules of "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, Interval, json_option
+from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, Finite, Interval, json_option
 from atlas_lp.cli.shared.output import print_blocks, print_json
 from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.schemas import SWEEP
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--bandwidth", type=BANDWIDTH_RANGE, help="LO:HI[:N], such as 50Gbps:800Gbps:16.")
 @click.option(
     "--at-most",
-    type=click.FloatRange(0),
+    type=Finite(0),
     metavar="PERCENT",
     help="Exit code 1 when T in the range is more than this above the native time.",
 )
@@ -60,15 +60,17 @@ def sweep(
     pieces = envelope.along(axis, held)
     for x in (asked.low, asked.high):
         envelope.box.check(*axis.pair(x, held))
-    if asked.points is None:
+    by_pieces = asked.points is None and asked.low != asked.high
+    if by_pieces:
         rows = _pieces(pieces, found.summary["attribution"][axis.name], asked, axis)
     else:
-        rows = _points(pieces, axis.spaced(asked.low, asked.high, asked.points), base, axis)
+        xs = [asked.low] if asked.points is None else axis.spaced(asked.low, asked.high, asked.points)
+        rows = _points(pieces, xs, base, axis)
     result = {
         **SWEEP.head(),
         "what_if": found.summary["what_if"],
         "native": {**found.summary["native"], "time_ns": number(base)},
-        "kind": "pieces" if asked.points is None else "points",
+        "kind": "pieces" if by_pieces else "points",
         "rows": rows,
     }
     if as_json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from atlas_lp.cli.shared.options import (
+    Finite,
     cache_options,
     dependencies_option,
     fabric_options,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @traces_argument
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=1.0,
     show_default=True,
     help="Percent that composite and monolithic may differ before the exit code is 3.",

@@ -12,6 +12,7 @@ from atlas_lp.report.words import (
     at,
     at_point,
     change,
+    counted,
     dependencies,
     headline,
     hop_words,
@@ -63,8 +64,8 @@ def analysis(summary: Document) -> list[Block]:
         *([_iterations(summary["iterations"])] if "iterations" in summary else []),
         _signatures(summary["signatures"]),
         (
-            f"T(L): {len(envelopes['latency'])} pieces, T(G): {len(envelopes['gap'])} pieces, "
-            f"T(L, G): {len(summary['joint'])} planes"
+            f"T(L): {counted(len(envelopes['latency']), 'pieces')}, T(G): {counted(len(envelopes['gap']), 'pieces')}, "
+            f"T(L, G): {counted(len(summary['joint']), 'planes')}"
         ),
         solver_check(summary["certificate"]),
         f"cache: {cache['hits']} hits, {cache['misses']} misses"
@@ -242,7 +243,7 @@ def envelope(result: Document) -> list[Block]:
         f"graph: {graph['ranks']} ranks, {size}",
         f"T = {format_time(result['makespan_ns'], 6)} at {at_point(native[LATENCY.key], native[GAP.key])}",
         *(_pieces(result["envelopes"][axis.name], axis, native) for axis in AXES),
-        f"T(L, G): {len(result['joint'])} planes; {solver_check(result['certificate'])}{method}",
+        f"T(L, G): {counted(len(result['joint']), 'planes')}; {solver_check(result['certificate'])}{method}",
         Listing("Assumptions", result["assumptions"]),
     ]
 

@@ -226,3 +226,14 @@ def hop_words(row: Document, slope: str, most: int = 1) -> str:
         f"GPU {a} to {b} {100 * p[slope] / row[slope]:.0f} %" for (a, b), p in zip(ends, row["pairs"], strict=False)
     ]
     return "; ".join(", ".join(words) for words in (phases, pairs) if words)
+
+
+def counted(number: int, plural: str) -> str:
+    """A number of things: ``1 piece``, ``1,024 pieces``.
+
+    >>> counted(1, "processes"), counted(2, "pieces"), counted(1, "pieces")
+    ('1 process', '2 pieces', '1 piece')
+    """
+    if number == 1:
+        plural = plural.removesuffix("es") if plural.endswith("sses") else plural.removesuffix("s")
+    return f"{number:,} {plural}"

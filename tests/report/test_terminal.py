@@ -90,7 +90,7 @@ def test_an_envelope_names_ends_times_and_slopes(envelope):
         [["0.25", "1", "32 Gbps", "8 Gbps", "1.756 us", "2.524 us", "1024 (1 KiB)"]],
     )
     assert planes == (
-        "T(L, G): 1 planes; solver check: HiGHS 1.16.0 confirms T at 3 points, largest relative difference 0.0e+00, "
+        "T(L, G): 1 plane; solver check: HiGHS 1.16.0 confirms T at 3 points, largest relative difference 0.0e+00, "
         "0 pivots; one rank per class of equal ranks (exact)"
     )
     assert assumptions == Listing("Assumptions", ["one"])

@@ -15,6 +15,7 @@ from atlas_lp.report.words import (
     at,
     box_end,
     compared,
+    counted,
     hop_words,
     payers,
     replayed,
@@ -307,11 +308,7 @@ def provenance(summary: Summary) -> list[tuple[str, str]]:
 
 def _counts(trace: Summary) -> str:
     named = [("ranks", "GPUs"), *((n, n) for n in ("nodes", "processes", "communicators", "operations", "instances"))]
-    return ", ".join(f"{trace[key]:,} {_one(name) if trace[key] == 1 else name}" for key, name in named)
-
-
-def _one(plural: str) -> str:
-    return plural.removesuffix("es") if plural.endswith("sses") else plural.removesuffix("s")
+    return ", ".join(counted(trace[key], name) for key, name in named)
 
 
 def _range(box: Summary, axis: Axis) -> str:

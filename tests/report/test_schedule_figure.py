@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from helpers import ROOT
 from helpers.graphs import fabric
 from helpers.schedules import nodes_of
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
 
 from atlas_lp.cli import main
 from atlas_lp.errors import GoalError
@@ -92,6 +94,17 @@ def test_equal_schedules_are_equal_bytes_in_every_format(kind: str, begins: byte
     first, second = drawn(kind)[0], drawn(kind)[0]
     assert first.startswith(begins)
     assert first == second
+
+
+def test_work_of_almost_no_time_is_seen(run: object) -> None:
+    """What GPUs of an NVLS AllReduce take to send is next to nothing beside what they take to receive."""
+    options = ["--type", "allreduce", "--algorithm", "nvls", "--size", "1MiB", "--ranks", "4", "--gpus-per-node", "4"]
+    assert run("draw", *options, "-o", "nvls.png").exit_code == 0  # type: ignore[operator]
+    pixels = imread("nvls.png")[..., :3]
+    _, color = WORK[(False, True)]
+    rows, _ = np.nonzero(np.abs(pixels - np.array(to_rgb(color))).max(axis=2) < 0.05)
+    legend = 1
+    assert np.count_nonzero(np.diff(np.unique(rows)) > 1) + 1 == 4 + legend
 
 
 def test_a_schedule_that_takes_no_time_can_be_drawn() -> None:

@@ -34,6 +34,8 @@ MESSAGES = {True: ("message between nodes", COLORS[6], 0.9), False: ("message in
 
 _INCHES, _LANE_INCHES, _AROUND_INCHES = 9.0, 0.12, 1.15
 _BETWEEN_RANKS = 0.5
+_LEAST_SHARE = 1 / 300
+"""Least width of a box as a share of the time axis: much narrower, and its white edge covers all of it."""
 
 
 def draw_schedule(
@@ -155,7 +157,7 @@ def _draw_work(axes: Axes, places: _Places, scale: float) -> None:
     from matplotlib.collections import PolyCollection
 
     does = places.does()
-    least = places.span_ns / scale / 800
+    least = places.span_ns / scale * _LEAST_SHARE
     for what, (words, color) in WORK.items():
         boxes = []
         for operation in (operation for operation in sorted(does) if does[operation] == what):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
 from atlas_lp.solver.axis import AXES, Axis
-from atlas_lp.solver.envelope import Envelope, furthest
+from atlas_lp.solver.envelope import Envelope, tolerances
 from atlas_lp.units import gbps
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class Answer:
         """Return the largest latency and the smallest bandwidth, each alone, that keep T within *percent* of native."""
         if not 0 <= percent < float("inf"):
             raise InputError(f"a tolerance of {percent} percent is not a number of 0 or more")
-        limit = self.envelope.time_ns(*self.native) * (1 + Fraction(str(percent)) / 100)
-        latency, gap = (furthest(self.envelope.along(axis, self.native[axis.other.index]), limit) for axis in AXES)
+        latency, gap = tolerances(self.envelope, self.native, Fraction(str(percent)))
         return Tolerance(percent, None if latency is None else float(latency), None if gap is None else gbps(gap))
 
     def pieces(self, along: str = "latency") -> pa.Table:
@@ -91,7 +90,7 @@ class Answer:
         if along not in names:
             raise InputError(f"T has pieces along {' or '.join(names)}, not along {along!r}")
         axis = names[along]
-        found = self.envelope.along(axis, self.native[axis.other.index])
+        found = self.envelope.along(axis, axis.other.of(self.native))
         return pa.table(
             {
                 f"from_{axis.unit}": pa.array([float(p.start) for p in found], pa.float64()),

@@ -10,7 +10,7 @@ from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.program.critical_path import Step
 from atlas_lp.program.job import Job
 from atlas_lp.solver.axis import AXES, GAP, Axis
-from atlas_lp.solver.envelope import Box, Envelope, Piece, furthest
+from atlas_lp.solver.envelope import Box, Envelope, Piece, tolerances
 from atlas_lp.traces.signing.sign import SignedInstance
 from atlas_lp.units import gbps, number
 
@@ -78,7 +78,7 @@ def envelopes_json(envelope: Envelope, fabric: Fabric) -> dict[str, Any]:
             axis.component: piece.slope,
         }
 
-    held = {axis: fabric.native[axis.other.index] for axis in AXES}
+    held = {axis: axis.other.of(fabric.native) for axis in AXES}
     return {axis.name: [row(piece, axis) for piece in envelope.along(axis, held[axis])] for axis in AXES}
 
 
@@ -92,11 +92,10 @@ def joint_json(envelope: Envelope) -> list[dict[str, Any]]:
 
 def tolerance_json(envelope: Envelope, fabric: Fabric, percent: int) -> dict[str, Any]:
     """Largest L and smallest bandwidth that keep T within *percent* of the native time; null beyond the box."""
-    limit = envelope.time_ns(*fabric.native) * (1 + Fraction(percent, 100))
-    most = {axis: furthest(envelope.along(axis, fabric.native[axis.other.index]), limit) for axis in AXES}
-    most_gap = most[GAP]
+    most = tolerances(envelope, fabric.native, Fraction(percent))
+    most_gap = GAP.of(most)
     return {
         "percent": percent,
-        **{axis.key: None if value is None else number(value) for axis, value in most.items()},
+        **{axis.key: None if value is None else number(value) for axis, value in zip(AXES, most, strict=True)},
         "bandwidth_gbps": None if most_gap is None else gbps(most_gap),
     }

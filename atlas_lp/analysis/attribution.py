@@ -67,7 +67,7 @@ class Attribution:
 
     def along(self, axis: Axis, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
         """Return plain values per piece of T along *axis*, the other variable at its native value."""
-        held = self.job.fabric.native[axis.other.index]
+        held = axis.other.of(self.job.fabric.native)
         middles = [axis.point((p.start + p.stop) / 2, held) for p in pieces]
         return _rows(pieces, self.payers(middles, axis), axis)
 

@@ -104,9 +104,7 @@ class Summary:
         """Who pays on every piece of T(L) and T(G) through the native point."""
         attribution = Attribution(self.job)
         native = self.fabric.native
-        return {
-            axis.name: attribution.along(axis, self.envelope.along(axis, native[axis.other.index])) for axis in AXES
-        }
+        return {axis.name: attribution.along(axis, self.envelope.along(axis, axis.other.of(native))) for axis in AXES}
 
     def _dependencies(self) -> dict[str, Any]:
         """Which reading of the trace was used, and the native time by each that is possible."""

@@ -32,20 +32,8 @@ class Vertices:
         """Number the vertices of the instances of *timeline*, instance by instance, from 1 on."""
         classes = np.array([c.count for c in collectives], dtype=np.int64)
         of_rank = [np.array(collective.of_rank, dtype=np.int64) for collective in collectives]
-        return cls._numbered(timeline, classes, timeline.by_label(of_rank))
-
-    @classmethod
-    def of_operations(cls, timeline: Timeline) -> Vertices:
-        """The same with a class for every operation."""
-        classes = np.array([len(rows) for rows in timeline.rows], dtype=np.int64)
-        own = np.arange(len(timeline.instance)) - np.repeat(np.cumsum(classes) - classes, classes)
-        return cls._numbered(timeline, classes, own)
-
-    @classmethod
-    def _numbered(cls, timeline: Timeline, classes: Ints, own: Ints) -> Vertices:
-        """*own* is the class of every operation."""
         first = 1 + 2 * (np.cumsum(classes) - classes)
-        ready = first[timeline.instance] + own
+        ready = first[timeline.instance] + timeline.by_label(of_rank)
         return cls(ready, ready + classes[timeline.instance], first, classes)
 
     @property

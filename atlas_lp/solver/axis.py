@@ -73,6 +73,10 @@ class Axis:
         """*own* and *other* in the order (L, G)."""
         return (other, own) if self.index else (own, other)
 
+    def of(self, pair: tuple[Value, Value]) -> Value:
+        """The entry of a pair (L, G) that is this variable's."""
+        return pair[self.index]
+
     def point(self, own: Fraction, held: Fraction) -> Point:
         """The point at *own* along this axis, the other variable being *held*."""
         return point(*self.pair(own, held))

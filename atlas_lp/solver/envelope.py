@@ -188,8 +188,20 @@ class Envelope:
         low, high = self.box.range(axis)
         self.box.check(*axis.pair(low, held))
         slopes = ((c, (m, b)) for c, m, b in self.planes())
-        lines = [(c + pair[axis.other.index] * held, pair[axis.index]) for c, pair in slopes]
+        lines = [(c + axis.other.of(pair) * held, pair[axis.index]) for c, pair in slopes]
         return upper_pieces(lines, low, high)
+
+
+def tolerances(
+    envelope: Envelope, native: tuple[Fraction, Fraction], percent: Fraction
+) -> tuple[Fraction | None, Fraction | None]:
+    """Largest L and largest G, the other at its *native* value, with T at most *percent* above the native time.
+
+    None where no value in the box exceeds it.
+    """
+    limit = envelope.time_ns(*native) * (1 + percent / 100)
+    latency, gap = (furthest(envelope.along(axis, axis.other.of(native)), limit) for axis in AXES)
+    return latency, gap
 
 
 def fixed_values(theta: dict[str, Fraction]) -> tuple[Fraction, ...]:

@@ -50,7 +50,7 @@ def sweep(
     The first solve is cold, with presolve; the others warm.  Raises :class:`~atlas_lp.errors.SolveError` when HiGHS
     does not end with an optimum.
     """
-    wheres = [axis.point(x, fabric.native[axis.other.index]) for x in sorted(values)]
+    wheres = [axis.point(x, axis.other.of(fabric.native)) for x in sorted(values)]
     evaluator = Evaluator(graph, fabric.theta())
     lp = LongestPathLP(evaluator, float(evaluator.at(wheres[-1]).time_ns))
     result = []

@@ -100,7 +100,7 @@ def solve_along(graph: EventGraph, fabric: Fabric, component: str, low: Fraction
 def certificate_points(envelope: Envelope, fabric: Fabric) -> list[Point]:
     """Where to ask HiGHS: native point, then breakpoints of T(L) and T(G) in turn, midpoints in turn, corners."""
     points = [point(*fabric.native)]
-    held = [(axis, fabric.native[axis.other.index]) for axis in AXES]
+    held = [(axis, axis.other.of(fabric.native)) for axis in AXES]
     pieces = [(axis, rest, envelope.along(axis, rest)) for axis, rest in held]
     for marks in (_breakpoints, _midpoints):
         sides = [[axis.point(x, rest) for x in marks(found)] for axis, rest, found in pieces]

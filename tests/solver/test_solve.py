@@ -71,7 +71,7 @@ def test_the_sweep_of_the_paper_agrees_at_every_grid_point(seed, axis):
     low, high = BOX.range(axis)
     values = [low + i * (high - low) / 40 for i in range(41)]
     points = sweep(graph, NATIVE, axis, values)
-    pieces = exact.along(axis, NATIVE.native[axis.other.index])
+    pieces = exact.along(axis, axis.other.of(NATIVE.native))
     for found in points:
         assert found.time_ns == pytest.approx(float(max(p.at(found.x) for p in pieces)), rel=1e-9)
         around = [p.slope for p in pieces if p.start <= found.x <= p.stop]

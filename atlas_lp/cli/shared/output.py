@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from atlas_lp.files import json_text
 from atlas_lp.peak_memory import whole_peak_bytes
 from atlas_lp.schemas import STATS
 
@@ -22,7 +23,7 @@ _WIDTH_OFF_TERMINAL = 200
 
 def print_json(value: Any) -> None:
     """Print plain *value* as JSON with sorted keys."""
-    click.echo(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False))
+    click.echo(json_text(value), nl=False)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

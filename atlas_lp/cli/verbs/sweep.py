@@ -55,7 +55,7 @@ def sweep(
     assert asked is not None
     found = read_analysis(analysis)
     envelope = found.envelope
-    held = found.native[axis.other.index]
+    held = axis.other.of(found.native)
     base = envelope.time_ns(*found.native)
     pieces = envelope.along(axis, held)
     for x in (asked.low, asked.high):

@@ -15,6 +15,7 @@ from atlas_lp.errors import MismatchError
 from atlas_lp.traces.join.communicators import Key, Memberships, gpu_of, key_of
 from atlas_lp.traces.join.cuts import common_runs, issue_key
 from atlas_lp.traces.join.job_calls import JobCalls, job_of
+from atlas_lp.traces.join.lost import lost_gaps
 from atlas_lp.traces.nccl_version import nccl_version
 from atlas_lp.traces.processes import GpuKey, ProcessKey, pid_of
 from atlas_lp.traces.records import Call, FileRecords
@@ -42,7 +43,7 @@ def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
         (number_of[key], rank, gpu_number[gpu]) for (key, gpu), rank in job.members.rank_of.items() if key in number_of
     )
     gpus = _gpu_table(gpu_keys, {gpu: span for file in files for gpu, span in file.activity.items()}, kept)
-    return Trace(
+    trace = Trace(
         files=tuple(str(file.path) for file in files),
         gpus=gpus,
         communicators=pa.table(
@@ -62,12 +63,13 @@ def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
         nccl_version=nccl_version(
             _newest(file.reduction_schema for file in files), _newest(file.recorded_version for file in files)
         ),
-        gaps=tuple(sorted([*job.gaps, *_file_gaps(files)])),
+        gaps=(*job.gaps, *_file_gaps(files)),
         synthetic=any(file.synthetic for file in files),
         placement=_placement(files),
         topologies=tuple(topology_of(rings, key[0], job.members.size_of[key]) for key in keys),
         work=_work(files, gpu_number, gpus),
     )
+    return replace(trace, gaps=tuple(sorted([*trace.gaps, *lost_gaps(files, gpu_number, trace)])))
 
 
 def _work(files: Sequence[FileRecords], gpu_number: dict[GpuKey, int], gpus: pa.Table) -> Work | None:

@@ -25,8 +25,10 @@ from atlas_lp.traces.nsight.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.nsight.launches import Unit, distribute
+from atlas_lp.traces.nsight.lost import read_losses, read_warnings
 from atlas_lp.traces.nsight.ranges import events_table, text_sql
 from atlas_lp.traces.nsight.selection import selected_windows
+from atlas_lp.traces.nsight.work import Calls
 from atlas_lp.traces.processes import THREAD_BITS, ProcessKey
 from atlas_lp.traces.records import INIT, SYNTHETIC, Call, Choice, FileRecords, Membership, Rings
 from atlas_lp.traces.selection import Selection
@@ -176,6 +178,8 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
         recorded_version=VERSION,
         synthetic=SYNTHETIC in export.metadata(),
         windows=selected_windows(export, processes, selection),
+        losses=read_losses(export, Calls.of(export, shift), None),
+        warnings=read_warnings(export, processes),
         shift_ns=shift,
     )
 

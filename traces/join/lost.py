@@ -105,6 +105,18 @@ def _lost(code: str, places: Sequence[_Place]) -> list[Gap]:
     ]
 
 
+def lost_words(files: Iterable[FileRecords]) -> str:
+    """What the process that lost most of something lost, to end the words of an error that it may explain."""
+    losses = [
+        (Fraction(loss.count, loss.of), str(file.path), loss) for file in files for loss in file.losses if loss.count
+    ]
+    if not losses:
+        return ""
+    _, path, worst = max(losses, key=lambda one: one[:2])
+    what = KINDS[worst.code].what.format(worst.table)
+    return f"; {path} lost records: {worst.count} {what}, of {worst.of} of process {pid_of(worst.process)}"
+
+
 def peer_gaps(trace: Trace, lossy: Collection[int]) -> list[Gap]:
     """Gaps for GPUs with less work or fewer waits than most of those that ran the same collectives.
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from atlas_lp.errors import MismatchError
+from atlas_lp.errors import MismatchError, TraceError
 from atlas_lp.traces.join.communicators import Key, Memberships, gpu_of, key_of
 from atlas_lp.traces.join.cuts import common_runs, issue_key
 from atlas_lp.traces.join.job_calls import JobCalls, job_of
-from atlas_lp.traces.join.lost import lost_gaps
+from atlas_lp.traces.join.lost import lost_gaps, lost_words
 from atlas_lp.traces.nccl_version import nccl_version
 from atlas_lp.traces.processes import GpuKey, ProcessKey, pid_of
 from atlas_lp.traces.records import Call, FileRecords
@@ -32,8 +32,11 @@ def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
     """
     files = _named_hosts(sorted(files, key=_content_key))
     _check_processes(files)
-    job = job_of(files, allow_missing)
-    kept = common_runs(job)
+    try:
+        job = job_of(files, allow_missing)
+        kept = common_runs(job)
+    except TraceError as error:
+        raise type(error)(f"{error}{lost_words(files)}") from None
     keys = sorted({key_of(call) for call in kept})
     number_of = {key: number for number, key in enumerate(keys)}
     gpu_keys = _gpu_order(job.members, keys)

@@ -183,6 +183,8 @@ def _without_call(calls: Calls, origins: Sequence[_Origins]) -> Iterator[Loss]:
 def _unknown_events(export: Export) -> Iterator[Loss]:
     """Waits that name a record of an event which is not there; ids ascend, so one below the first is older."""
     names = ("globalPid", "eventSyncId")
+    if not export.has(SYNCHRONIZATION, "syncType"):
+        return
     process, sync = _keys(export, SYNCHRONIZATION, *names, where=f"syncType IN (1, 2) AND eventSyncId != {NO_EVENT}")
     owner, known = _keys(export, CUDA_EVENTS, *names)
     for one in np.unique(process).tolist():
@@ -222,6 +224,7 @@ def _nameless(export: Export) -> Iterator[Loss]:
 
 _DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 _WARNING, _ERROR = 2, 3
+_LONGEST_TEXT = 1000
 _COLLECTED = re.compile(r"Number of (CUDA|NVTX) events collected:\s*(\d{1,15})\.?")
 _NVTX_DOUBT = re.compile(r"Not all NVTX events might have been collected")
 _LOSS = re.compile(
@@ -243,8 +246,8 @@ def read_warnings(export: Export, processes: Iterable[int]) -> tuple[str, ...]:
     ours = set(processes)
     whole = {process for (process, kind), (there, of) in _collected(export).items() if kind == "NVTX" and there >= of}
     rows = export.rows(
-        f"SELECT severity, text, globalPid FROM {_DIAGNOSTICS} WHERE severity IN ({_WARNING}, {_ERROR}) "
-        "AND typeof(text) = 'text' ORDER BY text, globalPid, severity"
+        f"SELECT severity, substr(text, 1, {_LONGEST_TEXT}), globalPid FROM {_DIAGNOSTICS} "
+        f"WHERE severity IN ({_WARNING}, {_ERROR}) AND typeof(text) = 'text' ORDER BY 2, 3, 1"
     )
     return tuple(
         _plain(text)
@@ -264,7 +267,8 @@ def _plain(text: str) -> str:
 def _short(export: Export) -> Iterator[Loss]:
     """Fewer records than nsys says it collected."""
     for (process, kind), (there, of) in sorted(_collected(export).items()):
-        yield Loss("short-export", process, RUNTIME if kind == "CUDA" else "NVTX_EVENTS", of, max(of - there, 0))
+        if there < of:
+            yield Loss("short-export", process, RUNTIME if kind == "CUDA" else "NVTX_EVENTS", of, of - there)
 
 
 def _collected(export: Export) -> dict[tuple[int, str], tuple[int, int]]:
@@ -272,8 +276,8 @@ def _collected(export: Export) -> dict[tuple[int, str], tuple[int, int]]:
     if not export.has(_DIAGNOSTICS, "text", "globalPid"):
         return {}
     rows = export.rows(
-        f"SELECT globalPid, text FROM {_DIAGNOSTICS} WHERE text GLOB 'Number of * events collected:*' "
-        "AND typeof(globalPid) = 'integer' ORDER BY 1, 2"
+        f"SELECT globalPid, substr(text, 1, {_LONGEST_TEXT}) FROM {_DIAGNOSTICS} "
+        "WHERE text GLOB 'Number of * events collected:*' AND typeof(globalPid) = 'integer' ORDER BY 1, 2"
     )
     found = {(process, match[1]): int(match[2]) for process, text in rows if (match := _COLLECTED.match(text))}
     work = ((table, "globalPid") for table in (KERNELS, _COPIES, _SETS, _GRAPHS))

@@ -63,22 +63,28 @@ def _name(trace: Trace, instance: Instance, columns: Mapping[str, NDArray[Any]])
 
 
 def _differing(columns: Mapping[str, NDArray[Any]], collectives: Sequence[Instance]) -> dict[int, str]:
-    """Number of each collective whose ranks differ in something, and in what."""
+    """Number of each collective whose ranks differ in something, and in what; what is unknown differs from nothing."""
     rows = np.concatenate([one.rows for one in collectives])
     ranks = np.array([len(one.rows) for one in collectives])
+    begin = np.cumsum(ranks) - ranks
     owner = np.repeat(np.arange(len(collectives)), ranks)
-    first = np.repeat(rows[np.cumsum(ranks) - ranks], ranks)
-    shared = np.isin(owner, owner[columns["shared"][rows]])
+    first = rows[begin][owner]
+    alone = ~np.isin(owner, owner[columns["shared"][rows]])
+    alike = columns["channel_source"][rows] == columns["channel_source"][first]
     found: dict[int, str] = {}
     for name, words in _WORDS.items():
-        different = columns[name][rows] != columns[name][first]
+        here, there = columns[name][rows], columns[name][first]
+        known = (here != there) & here.astype(np.bool_) & there.astype(np.bool_)
         if name in _OF_KERNELS:
-            different &= ~shared
-        for at in np.flatnonzero(different).tolist():
-            number = int(owner[at])
-            place = collectives[number].ranks[at - int(np.searchsorted(owner, number))]
-            values = (columns[name][first[at]], columns[name][rows[at]])
-            says = f"{words} {values[0]} on rank {collectives[number].ranks[0]}, {values[1]} on rank {place}"
+            known &= alone
+        if name == "channels":
+            known &= alike
+        numbers, at = np.unique(owner[known], return_index=True)
+        for number, place in zip(numbers.tolist(), np.flatnonzero(known)[at].tolist(), strict=True):
+            of_rank = collectives[number].ranks
+            says = (
+                f"{words} {there[place]} on rank {of_rank[0]}, {here[place]} on rank {of_rank[place - begin[number]]}"
+            )
             found.setdefault(number, says)
     return found
 
@@ -86,7 +92,7 @@ def _differing(columns: Mapping[str, NDArray[Any]], collectives: Sequence[Instan
 def _contradicting(columns: Mapping[str, NDArray[Any]], collectives: Sequence[Instance]) -> Iterator[tuple[int, str]]:
     """Number of each collective whose kernel is named after something else, and what is wrong."""
     known: dict[tuple[Any, ...], str] = {}
-    names = ("type", "size_bytes", "kernel", "threads", "algorithm", "protocol", "element_bytes")
+    names = ("type", "kernel", "threads", "algorithm", "protocol", "element_bytes")
     for number, one in enumerate(collectives):
         row = int(one.rows[0])
         if columns["shared"][row]:
@@ -98,9 +104,7 @@ def _contradicting(columns: Mapping[str, NDArray[Any]], collectives: Sequence[In
             yield number, known[content]
 
 
-def _contradiction(
-    kind: str, size_bytes: int, kernel: str, threads: int, algorithm: str, protocol: str, element_bytes: int
-) -> str:
+def _contradiction(kind: str, kernel: str, threads: int, algorithm: str, protocol: str, element_bytes: int) -> str:
     """What the name of a *kernel* says otherwise than the call, or than what was recorded or inferred of it."""
     named = re.match(r"nccl(?:Symk?)?(?:Dev)?Kernel_([A-Za-z]+)", kernel)
     carries = known_as(named[1]) if named else ""
@@ -108,11 +112,12 @@ def _contradiction(
     if carries in (*WITH_KERNEL, SEND_RECV) and carries not in expected:
         return f"{kernel}, the kernel of {carries}"
     unit, source = infer.element_bytes(kind, kernel)
-    if source.startswith("inferred") and (size_bytes % unit or element_bytes not in (0, unit)):
-        return f"{kernel}, with elements of {unit} B"
+    if source.startswith("inferred") and element_bytes not in (0, unit):
+        return f"{kernel}, with elements of {unit} B where another source says {element_bytes}"
     says = re.search(r"_(LL128|SIMPLE)(?:_|$)", kernel)
-    used = protocol or (infer.protocol(threads)[0].value if threads else "")
-    if says and used and says[1].lower() != used:
+    inferred, source = infer.protocol(threads)
+    used = protocol or ("" if "ambiguous" in source or not threads else inferred.value)
+    if says and used and says[1].lower() != used and not COLLECTIVES[kind].by_messages:
         return f"{kernel}, but a block of {threads} threads, or another source, says {used}"
     if "_TREE" in kernel and algorithm == "ring":
         return f"{kernel}, but another source says ring"

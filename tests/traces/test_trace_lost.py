@@ -201,7 +201,7 @@ def losses(path):
     """What one export lost, as counts and what its ends cut, by code."""
     with open_export(path) as export:
         calls = Calls.of(export, 0)
-        found = read_losses(export, calls, read_work(export, 0, context_positions(export), calls))
+        found, _ = read_losses(export, (), calls, read_work(export, 0, context_positions(export), calls))
     counts = {code: sum(one.count for one in found if one.code == code) for code in KINDS}
     return {code: count for code, count in counts.items() if count}, sum(one.cut for one in found)
 

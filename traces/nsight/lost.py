@@ -57,17 +57,21 @@ _PAIRS = (
 _BEGIN_CAPTURE, _END_CAPTURE = ("StreamBeginCapture*",), ("StreamEndCapture*",)
 
 
-def read_losses(export: Export, calls: Calls | None, work: WorkRows | None) -> tuple[Loss, ...]:
-    """What is missing of one export, also what of a kind is not: per kind and process, some with a count of 0.
+def read_losses(
+    export: Export, processes: Iterable[int], calls: Calls | None, work: WorkRows | None
+) -> tuple[tuple[Loss, ...], tuple[str, ...]]:
+    """What is missing of one export, and what nsys says is missing of its *processes*.
 
-    *calls* and *work* are those of the export, None where they were not recorded.  Cost O(n log n).
+    Losses come per kind and process, some with a count of 0.  *calls* and *work* are those of the export, None where
+    they were not recorded.  Cost O(n log n).
     """
-    losses = [*_nameless(export), *_short(export)]
+    collected = _collected(export)
+    losses = [*_nameless(export), *_short(collected)]
     if calls is not None and len(calls.start) > 1:
         origins = [_Origins.of(export, calls, table) for table in _ACTIVITIES]
         losses += [*_without_activity(export, calls, origins, work), *_without_call(calls, origins)]
         losses += _unknown_events(export)
-    return tuple(losses)
+    return tuple(losses), _warnings(export, set(processes), collected)
 
 
 @dataclass(frozen=True)
@@ -203,21 +207,17 @@ def _unknown_events(export: Export) -> Iterator[Loss]:
 
 def _nameless(export: Export) -> Iterator[Loss]:
     """Rows whose name is an id that StringIds lacks."""
-    if not export.has("StringIds", "id"):
-        return
     events = export.table("NVTX_EVENTS") or ""
     for table, owner, name in (
-        (RUNTIME, f"globalTid & ~{THREAD_BITS}", "nameId"),
+        (RUNTIME, "globalTid", "nameId"),
         (KERNELS, "globalPid", "demangledName"),
-        (events, f"globalTid & ~{THREAD_BITS}", "textId"),
+        (events, "globalTid", "textId"),
     ):
-        if not export.has(table, owner.split()[0], name):
+        if not export.has("StringIds", "id") or not export.has(table, owner, name):
             continue
-        rows = export.rows(
-            f"SELECT {owner}, count(*), sum({name} NOT IN (SELECT id FROM StringIds)) FROM {table} "
-            f"WHERE typeof({owner.split()[0]}) = 'integer' AND {name} IS NOT NULL GROUP BY 1 ORDER BY 1"
-        )
-        yield from (Loss("lost-names", process, table, of, count) for process, of, count in rows if count)
+        lacking = _rows_of(export, (table, owner), where=f"{name} NOT IN (SELECT id FROM StringIds)")
+        named = _rows_of(export, (table, owner), where=f"{name} IS NOT NULL") if lacking else lacking
+        yield from (Loss("lost-names", process, table, named[process], lacking[process]) for process in sorted(lacking))
 
 
 # --- what nsys says itself ---------------------------------------------------------------------------------------
@@ -235,16 +235,19 @@ _LOSS = re.compile(
 _ABOUT_RECORDS = re.compile(r"events?\b|record|buffer|trace|tracing|profil|collect|CUPTI|NVTX|CUDA", re.IGNORECASE)
 
 
-def read_warnings(export: Export, processes: Iterable[int]) -> tuple[str, ...]:
-    """What nsys says was lost of *processes*, or of no process: its errors, and its warnings about records.
+_Collected = dict[tuple[int, str], tuple[int, int]]
+"""By process, and CUDA or NVTX: rows there are, and records nsys says it collected."""
+
+
+def _warnings(export: Export, ours: set[int], collected: _Collected) -> tuple[str, ...]:
+    """What nsys says was lost of *ours*, or of no process: its errors, and its warnings about records.
 
     Its doubt about NVTX events, which it has of most processes, is answered where all that it collected is there: were
     a call of NCCL missing, its kernel would be left over.
     """
     if not export.has(_DIAGNOSTICS, "severity", "text", "globalPid"):
         return ()
-    ours = set(processes)
-    whole = {process for (process, kind), (there, of) in _collected(export).items() if kind == "NVTX" and there >= of}
+    whole = {process for (process, kind), (there, of) in collected.items() if kind == "NVTX" and there >= of}
     rows = export.rows(
         f"SELECT severity, substr(text, 1, {_LONGEST_TEXT}), globalPid FROM {_DIAGNOSTICS} "
         f"WHERE severity IN ({_WARNING}, {_ERROR}) AND typeof(text) = 'text' ORDER BY 2, 3, 1"
@@ -264,15 +267,15 @@ def _plain(text: str) -> str:
     return "".join(c for c in " ".join(words) if c.isprintable())[:160]
 
 
-def _short(export: Export) -> Iterator[Loss]:
+def _short(collected: _Collected) -> Iterator[Loss]:
     """Fewer records than nsys says it collected."""
-    for (process, kind), (there, of) in sorted(_collected(export).items()):
+    for (process, kind), (there, of) in sorted(collected.items()):
         if there < of:
             yield Loss("short-export", process, RUNTIME if kind == "CUDA" else "NVTX_EVENTS", of, of - there)
 
 
-def _collected(export: Export) -> dict[tuple[int, str], tuple[int, int]]:
-    """Rows there are, and records nsys says it collected, by process: of CUDA (calls and work alone) and of NVTX."""
+def _collected(export: Export) -> _Collected:
+    """What nsys says it collected, of CUDA (calls and work, not events and waits) and of NVTX, and what is there."""
     if not export.has(_DIAGNOSTICS, "text", "globalPid"):
         return {}
     rows = export.rows(
@@ -286,11 +289,12 @@ def _collected(export: Export) -> dict[tuple[int, str], tuple[int, int]]:
     return {(process, kind): (there[kind][process], of) for (process, kind), of in found.items()}
 
 
-def _rows_of(export: Export, *tables: tuple[str, str]) -> Counter[int]:
+def _rows_of(export: Export, *tables: tuple[str, str], where: str = "1") -> Counter[int]:
     """Rows of each process in all of the tables, given with their column of an id."""
     counts: Counter[int] = Counter()
     for table, column in tables:
         if export.has(table, column):
-            query = f"SELECT {column} & ~{THREAD_BITS}, count(*) FROM {table} WHERE {column} IS NOT NULL GROUP BY 1"
-            counts.update(dict(export.rows(query)))
+            process = f"{column} & ~{THREAD_BITS}"
+            condition = f"typeof({column}) = 'integer' AND {where}"
+            counts.update(dict(export.rows(f"SELECT {process}, count(*) FROM {table} WHERE {condition} GROUP BY 1")))
     return counts

@@ -22,7 +22,7 @@ from atlas_lp.traces.nsight.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.nsight.launches import join
-from atlas_lp.traces.nsight.lost import read_losses, read_warnings
+from atlas_lp.traces.nsight.lost import read_losses
 from atlas_lp.traces.nsight.memberships import ID, MEMBERSHIP_CALLS, membership
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, communicator_id, no_payload_words, whole
 from atlas_lp.traces.nsight.ranges import Range, innermost, nccl_ranges, parents_of
@@ -67,6 +67,7 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
     processes = sorted(set(rows.process.tolist()) | {call.process[1] for call in joined.calls})
     cuda_calls = Calls.of(export, shift)
     work = read_work(export, shift, contexts, cuda_calls)
+    losses, warnings = read_losses(export, processes, cuda_calls, work)
     return FileRecords(
         path=export.path,
         host=host,
@@ -86,8 +87,8 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
         synthetic=SYNTHETIC in export.metadata(),
         work=work,
         windows=selected_windows(export, processes, selection),
-        losses=read_losses(export, cuda_calls, work),
-        warnings=read_warnings(export, processes),
+        losses=losses,
+        warnings=warnings,
         shift_ns=shift,
     )
 

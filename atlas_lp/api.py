@@ -59,17 +59,24 @@ Names = str | Path | Sequence[str | Path]
 
 
 def read(
-    traces: Names, *, gpus_per_node: int | None = None, allow_missing: bool = False, range_name: str | None = None
+    traces: Names,
+    *,
+    gpus_per_node: int | None = None,
+    allow_missing: bool = False,
+    allow_lost: bool = False,
+    range_name: str | None = None,
 ) -> Trace:
     """Read the files of one job: files, folders or globs.
 
     *gpus_per_node* places the GPUs on nodes of that many instead of the recorded hosts; *allow_missing* reads on when
-    ranks are missing, which the answer names; *range_name* keeps the calls inside NVTX ranges of that name.
+    ranks are missing, *allow_lost* when many records are, which the answer names; *range_name* keeps the calls inside
+    NVTX ranges of that name.
 
     Raises :class:`AtlasError` as :func:`~atlas_lp.traces.reading.read.read_trace` does.
     """
     names = [traces] if isinstance(traces, str | Path) else list(traces)
-    trace = read_trace(names, selection=Selection(range_name=range_name), allow_missing=allow_missing)
+    selection = Selection(range_name=range_name)
+    trace = read_trace(names, selection=selection, allow_missing=allow_missing, allow_lost=allow_lost)
     return trace if gpus_per_node is None else trace.placed(gpus_per_node)
 
 

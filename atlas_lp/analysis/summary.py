@@ -109,7 +109,7 @@ class Summary:
 
     def _dependencies(self) -> dict[str, Any]:
         """Which reading of the trace was used, and the native time by each that is possible."""
-        possible = possible_readings(self.trace)
+        possible = possible_readings(self.signed)
         times = {reading: number(self.job.native_ns(reading)) for reading in {self.job.dependencies, *possible}}
         return {"used": self.job.dependencies, "makespan_ns": times}
 

@@ -87,7 +87,7 @@ class Job:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """Everything that the trace lacks, or that was left out, on the way to the program."""
-        return (*self.trace.gaps, *self.signed.gaps, *self.links.by(self.dependencies).gaps)
+        return (*self.signed.all_gaps, *self.links.by(self.dependencies).gaps)
 
     @property
     def program(self) -> Program:

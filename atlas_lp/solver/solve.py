@@ -27,6 +27,16 @@ class How(TypedDict, total=False):
     limits: CheckLimits | None
     progress: PlanesFound | None
     tolerance: Fraction
+    evaluate: Evaluate
+
+
+Evaluate = Callable[[EventGraph, Fabric], Evaluator]
+"""Makes what evaluates a graph on a fabric."""
+
+
+def as_it_is(graph: EventGraph, fabric: Fabric) -> Evaluator:
+    """Evaluate *graph* as it is."""
+    return Evaluator(graph, fabric.theta())
 
 
 def solve(
@@ -37,12 +47,13 @@ def solve(
     limits: CheckLimits | None = None,
     progress: PlanesFound | None = None,
     tolerance: Fraction = Fraction(0),
+    evaluate: Evaluate = as_it_is,
 ) -> Envelope:
     """Return the exact envelope of *graph* over *box*, certified by HiGHS.
 
     *fabric* gives the fixed parameters and the native point, which only chooses where to certify; *limits* says how
     much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; the result says how far
-    it may be off.
+    it may be off.  *evaluate* makes another :class:`Evaluator`, of a graph that stands for a longer one.
 
     Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
     :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the
@@ -51,7 +62,7 @@ def solve(
     box = box or Box()
     box.check(*fabric.native)
     theta = fabric.theta()
-    evaluator = Evaluator(graph, theta)
+    evaluator = evaluate(graph, fabric)
     vectors: dict[Plane, PathVector] = {}
 
     def tangent(where: Point) -> Plane:

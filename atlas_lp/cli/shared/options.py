@@ -123,6 +123,10 @@ output_file_option = click.option(
 
 force_option = click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
 
+memory_option = click.option(
+    "--memory", type=SIZE, help="Memory that graphs may take, such as 16GiB (default: four fifths of what is free)."
+)
+
 quotient_option = click.option(
     "--no-quotient", is_flag=True, help="Expand every rank, also where one per class of ranks would be exact."
 )

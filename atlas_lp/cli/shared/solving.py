@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import Finite, quotient_option
+from atlas_lp.cli.shared.options import Finite, memory_option, quotient_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
@@ -35,6 +35,7 @@ class SolveOptions(TypedDict):
     lp_file: Path | None
     certify_all: bool
     no_quotient: bool
+    memory: int | None
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
@@ -69,6 +70,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--certify-all", is_flag=True, help="Ask HiGHS at every breakpoint and midpoint, however large the graph."
     ),
     quotient_option,
+    memory_option,
 )
 
 

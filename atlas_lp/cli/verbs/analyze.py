@@ -15,6 +15,7 @@ from atlas_lp.cli.shared.options import (
     force_option,
     job_options,
     json_option,
+    memory_option,
     quotient_option,
     stats_option,
     traces_argument,
@@ -25,6 +26,7 @@ from atlas_lp.errors import InputError
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
+    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.program.job import Asked
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 @box_options
 @job_options
 @quotient_option
+@memory_option
 @cache_options
 @json_option
 @stats_option
@@ -52,6 +55,7 @@ def analyze(
     box: Box,
     asked: Asked,
     no_quotient: bool,
+    memory: int | None,
     store: Store,
     as_json: bool,
     stats: bool,
@@ -74,7 +78,7 @@ def analyze(
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
 
-    solver = CollectiveSolver(fabric, box, store, not no_quotient)
+    solver = CollectiveSolver(fabric, box, store, not no_quotient, limits=Limits(memory_bytes=memory))
     summary = run(lambda: load_recording(traces, **options), output, force, solver, Stats(stats), **asked)
     if as_json:
         print_json(summary)

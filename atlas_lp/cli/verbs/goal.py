@@ -194,7 +194,7 @@ def expand(
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
     if solve_it:
-        deliver(_problem(signature, fabric, box, assumed, not how["no_quotient"]), how, as_json, record)
+        deliver(_problem(signature, fabric, box, assumed, how), how, as_json, record)
         return
     if output is None:
         raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
@@ -367,11 +367,13 @@ def solve(
     deliver(problem, how, as_json, record)
 
 
-def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], use_symmetry: bool) -> Problem:
+def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], how: SolveOptions) -> Problem:
     """What there is to solve of a signature, by the cheapest exact way."""
+    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
 
-    solver = CollectiveSolver(fabric, box, use_symmetry=use_symmetry)
+    limits = Limits(memory_bytes=how["memory"])
+    solver = CollectiveSolver(fabric, box, use_symmetry=not how["no_quotient"], limits=limits)
     about = {"signature": signature.key(), "ranks": signature.ranks, "channels": signature.channels}
     graph, solve = partial(solver.graph, signature), partial(solver.solved, signature)
     return Problem(graph, solve, fabric, box, about, assumed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.peak_memory import free_bytes
@@ -25,6 +26,8 @@ class Limits:
     most *classes* classes; edges times planes times classes are at most *class_edges*, because each class costs some
     longest paths; the planes between classes that are expected, each an edge of the program, at most *class_planes*.
 
+    Planes that would raise T by less than *tolerance* (relative) are not looked for.
+
     Collectives of more than *ranks* ranks, or with more edges times planes times ranks than *rank_edges*, have no class
     for every rank.  *check* says how much HiGHS is asked.
     """
@@ -38,11 +41,13 @@ class Limits:
     ranks: int = 64
     rank_edges: int = 1 << 27
     check: CheckLimits = field(default_factory=CheckLimits)
+    tolerance: Fraction = Fraction(0)
     memory_bytes: int | None = None
 
     def canonical(self) -> dict[str, object]:
         """Plain values, for keys."""
-        return {name: value for name, value in asdict(self).items() if name != "memory_bytes"}
+        values = {name: value for name, value in asdict(self).items() if name != "memory_bytes"}
+        return {**values, "tolerance": str(self.tolerance)}
 
     def check_memory(self, what: str, operations: int) -> None:
         """Refuse to build the graph of *what*, which has so many *operations*, where it would not fit.

@@ -135,7 +135,7 @@ class CollectiveSolver:
         self, signature: Signature, *, by_class: bool = False, **how: Unpack[How]
     ) -> tuple[EventGraph, Envelope]:
         """What :meth:`solve` does; with the graph that was solved, of a bracket the one from above."""
-        how = {"limits": self.limits.check, **how}
+        how = {"limits": self.limits.check, "tolerance": self.limits.tolerance, **how}
         for short, left_out in self._shortened(signature):
             try:
                 return self._solved(short, left_out, by_class, **how)

@@ -127,6 +127,15 @@ memory_option = click.option(
     "--memory", type=SIZE, help="Memory that graphs may take, such as 16GiB (default: four fifths of what is free)."
 )
 
+tolerance_option = click.option(
+    "--tolerance",
+    type=Finite(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Percent that T may lie above the planes found: stops early, says how far it got. Irregular schedules of "
+    "a million operations have thousands of planes; 1 is quick.",
+)
+
 quotient_option = click.option(
     "--no-quotient", is_flag=True, help="Expand every rank, also where one per class of ranks would be exact."
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import Finite, memory_option, quotient_option
+from atlas_lp.cli.shared.options import memory_option, quotient_option, tolerance_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
@@ -39,14 +39,7 @@ class SolveOptions(TypedDict):
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option(
-        "--tolerance",
-        type=Finite(0, 100),
-        default=0.0,
-        show_default=True,
-        help="Percent that T may lie above the planes found: stops early, says how far it got. Irregular schedules of "
-        "a million operations have thousands of planes; 1 is quick.",
-    ),
+    tolerance_option,
     click.option(
         "--solver",
         type=click.Choice(["exact", "sweep"]),
@@ -150,7 +143,7 @@ def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, 
     assumed = [*problem.assumed, *order_of_ports(envelope)]
     if envelope.method == "bracket":
         assumed.append(_BRACKET.format(percent=100 * envelope.bracket_width))
-    if tolerance:
+    if envelope.tolerance_reached:
         assumed.append(_EARLY.format(percent=100 * envelope.tolerance_reached))
     result = _envelope_json(graph, envelope, problem, assumed)
     if as_json:

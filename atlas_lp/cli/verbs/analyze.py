@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -18,6 +19,7 @@ from atlas_lp.cli.shared.options import (
     memory_option,
     quotient_option,
     stats_option,
+    tolerance_option,
     traces_argument,
 )
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
@@ -26,7 +28,6 @@ from atlas_lp.errors import InputError
 
 if TYPE_CHECKING:
     from atlas_lp.cache import Store
-    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.program.job import Asked
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @job_options
 @quotient_option
 @memory_option
+@tolerance_option
 @cache_options
 @json_option
 @stats_option
@@ -56,6 +58,7 @@ def analyze(
     asked: Asked,
     no_quotient: bool,
     memory: int | None,
+    tolerance: float,
     store: Store,
     as_json: bool,
     stats: bool,
@@ -72,13 +75,15 @@ def analyze(
       atlas-lp analyze two_gpus.sqlite --gpus-per-node 1 --latency 5us --bandwidth 100Gbps -o out
       atlas-lp analyze traces/ --compute 0.5 --free AllGather -o faster_gpus
     """
+    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.report import terminal
 
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
 
-    solver = CollectiveSolver(fabric, box, store, not no_quotient, limits=Limits(memory_bytes=memory))
+    limits = Limits(tolerance=Fraction(str(tolerance)) / 100, memory_bytes=memory)
+    solver = CollectiveSolver(fabric, box, store, not no_quotient, limits=limits)
     summary = run(lambda: load_recording(traces, **options), output, force, solver, Stats(stats), **asked)
     if as_json:
         print_json(summary)

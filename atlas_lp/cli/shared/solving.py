@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import Finite, quotient_option
+from atlas_lp.cli.shared.options import NAME, Finite, quotient_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
@@ -63,7 +63,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--write-lp",
         "lp_file",
-        type=click.Path(path_type=Path),
+        type=NAME,
         help="Also write the LP at the native point, as .mps or .lp.",
     ),
     click.option(

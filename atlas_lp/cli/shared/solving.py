@@ -94,7 +94,10 @@ class Problem:
 
 def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -> None:
     """Solve *problem* as asked and print the result."""
+    from atlas_lp.solver.highs import check_lp_name
+
     if how["lp_file"] is not None:
+        check_lp_name(how["lp_file"])
         check_free(how["lp_file"], force=True)
         with record.stage("write"):
             _write_lp(_graph(problem), problem.fabric, how["lp_file"])

@@ -8,13 +8,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePath
 
 from atlas_lp.errors import InputError, OutputError
-from atlas_lp.files import behind_links, check_folder, flush, make_folder, refusals, remove, sweep, temporary
+from atlas_lp.files import behind_links, check_folder, flush, make_folder, refusals, sweep, temporary
 
 
 @contextmanager
@@ -39,9 +40,10 @@ def replacing_folder(folder: Path, own: Collection[str]) -> Iterator[Path]:
             files = _files_below(stage)
             for path in (*files, stage):
                 flush(path)
-            with _one_at_a_time(target):
-                if not _is_exchanged(stage, target, own):
-                    _move_in(files, stage, target, own)
+            if not _is_made(stage, target):
+                with _one_at_a_time(target):
+                    if not _is_exchanged(stage, target, own):
+                        _move_in(files, stage, target, own)
             flush(target.parent)
 
 
@@ -96,39 +98,36 @@ def _files_below(folder: Path) -> list[Path]:
 
 @contextmanager
 def _stage(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside *target*; inside of it where nothing can be moved from there to where it lies."""
+    """Yield an empty folder beside *target*, or inside of it where nothing can be made beside it."""
     sweep(target.parent)
-    if not target.exists():
-        with temporary(target.parent, is_folder=True) as beside:
-            yield beside
-        return
     sweep(target)
-    with temporary(target, is_folder=True) as inside:
-        beside = target.parent / inside.name
+    with ExitStack() as stack:
         try:
-            inside.rename(beside)
-        except OSError:  # a mount point, or a folder in one of somebody else
-            yield inside
-            return
-        try:
-            yield beside
-        finally:
-            remove(beside)
+            stage = stack.enter_context(temporary(target.parent, is_folder=True))
+        except OSError:
+            if not target.is_dir():
+                raise
+            stage = stack.enter_context(temporary(target, is_folder=True))
+        yield stage
 
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Wait until no other writer moves files into *folder*, where there is one."""
+    """Wait until no other writer exchanges *folder* or moves files into it; what is exchanged, nobody sweeps then."""
     with ExitStack() as stack:
-        with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks
+            while True:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                    break
+                stack.close()  # it was exchanged while we waited
         yield
 
 
-def _is_exchanged(stage: Path, target: Path, own: Collection[str]) -> bool:
-    """Put *stage* where *target* is, in one step, and *target* where *stage* was; False where that cannot be."""
+def _is_made(stage: Path, target: Path) -> bool:
+    """Put *stage* where *target* shall be; False where there is one."""
     try:
         if not target.exists():
             stage.rename(target)
@@ -136,6 +135,11 @@ def _is_exchanged(stage: Path, target: Path, own: Collection[str]) -> bool:
     except OSError:
         if not target.exists():  # else somebody was faster
             raise
+    return False
+
+
+def _is_exchanged(stage: Path, target: Path, own: Collection[str]) -> bool:
+    """Put *stage* where *target* is, in one step, and *target* where *stage* was; False where that cannot be."""
     if stage.parent != target.parent or _others(target, own) or _is_working_folder(target):
         return False
     before, now = target.stat(), stage.stat()
@@ -170,13 +174,19 @@ def _exchange(one: Path, other: Path) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _move_in(files: Collection[Path], stage: Path, target: Path, own: Collection[str]) -> None:
-    """Rename *files* of *stage* into *target*, and remove those *own* that are not among them."""
+def _move_in(files: Sequence[Path], stage: Path, target: Path, own: Collection[str]) -> None:
+    """Make *files* of *stage* those of *target*, one by one, and remove those *own* that are not among them."""
     _check_own(target, own)
     names = [str(path.relative_to(stage)) for path in files]
-    for name in sorted(_parents(names)):
-        make_folder(target / name)
-    for name, path in zip(names, files, strict=True):
-        path.replace(target / name)
-    for name in set(own) - set(names):
-        (target / name).unlink(missing_ok=True)
+    with temporary(target, is_folder=True) as inside:
+        # Copies: nothing can be renamed into what is mounted there.
+        copies = [inside / str(number) for number in range(len(files))]
+        for path, copy in zip(files, copies, strict=True):
+            shutil.copyfile(path, copy)
+            flush(copy)
+        for name in sorted(_parents(names)):
+            make_folder(target / name)
+        for name, copy in zip(names, copies, strict=True):
+            copy.replace(target / name)
+        for name in set(own) - set(names):
+            (target / name).unlink(missing_ok=True)

@@ -1,9 +1,14 @@
 """An analysis on disk: read as it was written or refused, and replaced as one thing or not at all."""
 
+import random
+import subprocess
+import sys
+import time
 from itertools import chain
 
 import pytest
 from click.testing import CliRunner
+from helpers import ROOT
 from helpers.damage import cut_or_grown, flipped
 from helpers.jobs import two_ranks
 
@@ -62,7 +67,9 @@ def test_an_analysis_that_was_changed_is_refused_with_what_to_do(written):
 def test_an_analysis_of_an_older_version_is_refused_as_one(written):
     whole = written.read_bytes()
     written.write_bytes(b"ARROW1\0\0" + whole + b"ARROW1")
-    with pytest.raises(InputError, match=r"written by another version .*it has no checksum.*; run atlas-lp analyze again"):
+    with pytest.raises(
+        InputError, match=r"written by another version .*it has no checksum.*; run atlas-lp analyze again"
+    ):
         read_analysis(written)
 
 
@@ -119,3 +126,28 @@ def test_an_empty_name_is_not_the_working_folder(tmp_path, monkeypatch, name):
     assert (tmp_path / FILES[0]).exists() == bool(name)
     assert "the name is empty" in result.stderr or name
     assert (tmp_path / "traces").is_dir()
+
+
+@pytest.mark.slow
+def test_an_analysis_that_is_killed_leaves_that_of_before(tmp_path):
+    """The command itself, at any time of its life: afterwards page, summary and planes are of one and the same run."""
+    (tmp_path / "traces").mkdir()
+    two_ranks(tmp_path / "traces")
+    when = random.Random(11)
+    command = [sys.executable, "-m", "atlas_lp", "analyze", str(tmp_path / "traces"), "--no-cache", "-f"]
+    command += ["-o", str(tmp_path / "out"), "--latency"]
+    wholes = []
+    for latency in ("1us", "2us"):
+        subprocess.run([*command, latency], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        wholes.append([(tmp_path / "out" / name).read_bytes() for name in FILES])
+    began = time.monotonic()
+    subprocess.run([*command, "2us"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    takes = time.monotonic() - began
+    for number in range(12):
+        running = subprocess.Popen([*command, "1us" if number % 2 else "2us"], cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(when.uniform(0.7, 1.05) * takes)
+        running.kill()
+        running.wait()
+        assert [(tmp_path / "out" / name).read_bytes() for name in FILES] in wholes
+    subprocess.run([*command, "1us"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "traces"]

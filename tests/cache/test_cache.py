@@ -112,7 +112,7 @@ def entry(tmp_path_factory):
 
 
 def test_no_entry_that_was_changed_is_another_envelope(entry):
-    """Each bit of it flipped, each part of it missing or doubled: what is kept is found as it was kept, or not at all."""
+    """Each bit of it flipped, each part of it missing or doubled."""
     _, key, path = entry
     content = path.read_bytes()
     assert opened(content, CACHE_ENTRY)[1]["key"] == key
@@ -161,7 +161,15 @@ def test_files_of_other_kinds_are_misses(entry):
 def test_the_answer_says_what_was_damaged_or_older(tmp_path):
     (tmp_path / "traces").mkdir()
     two_ranks(tmp_path / "traces")
-    command = ["analyze", str(tmp_path / "traces"), "--cache", str(tmp_path / "cache"), "-f", "-o", str(tmp_path / "out")]
+    command = [
+        "analyze",
+        str(tmp_path / "traces"),
+        "--cache",
+        str(tmp_path / "cache"),
+        "-f",
+        "-o",
+        str(tmp_path / "out"),
+    ]
     first = CliRunner().invoke(main, command)
     damaged, older = sorted((tmp_path / "cache").glob("??/*.arrow"))
     damaged.write_bytes(next(flipped(damaged.read_bytes())))

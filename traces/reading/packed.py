@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from atlas_lp.checksum import LINE_BYTES, check, with_checksum
-from atlas_lp.errors import DamageError, TraceError
+from atlas_lp.errors import DamageError, TraceError, VersionError
 from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.signatures.nccl.collectives import known_as
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
@@ -29,6 +30,8 @@ from atlas_lp.traces.work import Work
 # of zip, and are read all the same: the exports may be gone.
 _SCHEMA, _FORMAT = PACKED_TRACE.name, PACKED_TRACE.version
 _WITHOUT_CHECKSUM = 1
+_NO_COMMENT = b"PK\5\6"
+"""How the last 22 bytes of a zip archive begin if it has no comment; they end in its length, 0."""
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -71,18 +74,34 @@ def read_packed(path: Path) -> Trace:
     Raises :class:`~atlas_lp.errors.TraceError` for a file that is missing, damaged, or of another version.
     """
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        version = _version(path)
+        with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read("trace.json"))
-            if about["schema"] != _SCHEMA or about["version"] not in (_WITHOUT_CHECKSUM, _FORMAT):
-                raise TraceError(f"{path}: packed by another version of atlas-lp; pack the trace again")
-            if about["version"] != _WITHOUT_CHECKSUM:
-                check(file, PACKED_TRACE)
+            if (about["schema"], about["version"]) != (_SCHEMA, version):
+                raise VersionError
             tables = {n[:-6]: _table(archive.read(n)) for n in archive.namelist() if n.endswith(".arrow")}
         return _trace(about, tables)
+    except VersionError:
+        what = "packed by another version of atlas-lp, or changed by another program"
+        raise TraceError(f"{path}: {what}; pack the trace again") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (DamageError, zipfile.BadZipFile, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
         raise TraceError(f"{path}: no packed trace, or damaged ({error}); pack the trace again") from None
+
+
+def _version(path: Path) -> int:
+    """The version of a file, by what stands at its end: no part of it is read before its checksum is known to be right.
+
+    Raises :class:`~atlas_lp.errors.DamageError`, and OSError.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NO_COMMENT) - 18))
+        end = file.read()
+        if end.startswith(_NO_COMMENT) and end.endswith(b"\0\0"):
+            return _WITHOUT_CHECKSUM
+        check(file, PACKED_TRACE)
+    return _FORMAT
 
 
 def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:

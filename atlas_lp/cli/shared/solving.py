@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import memory_option, quotient_option, tolerance_option
+from atlas_lp.cli.shared.options import NAME, memory_option, quotient_option, tolerance_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
@@ -56,7 +56,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--write-lp",
         "lp_file",
-        type=click.Path(path_type=Path),
+        type=NAME,
         help="Also write the LP at the native point, as .mps or .lp.",
     ),
     click.option(
@@ -92,7 +92,10 @@ class Problem:
 
 def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -> None:
     """Solve *problem* as asked and print the result."""
+    from atlas_lp.solver.highs import check_lp_name
+
     if how["lp_file"] is not None:
+        check_lp_name(how["lp_file"])
         check_free(how["lp_file"], force=True)
         with record.stage("write"):
             _write_lp(_graph(problem)[0], problem.fabric, how["lp_file"])

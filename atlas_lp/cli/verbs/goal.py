@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from atlas_lp.cli.shared.options import (
+    NAME,
     SIZE,
     box_options,
     fabric_options_here,
@@ -296,7 +297,7 @@ def export(
 
 
 @goal.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NAME)
 @click.option(
     "--gpus-per-node",
     type=click.IntRange(min=1),

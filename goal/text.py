@@ -28,6 +28,7 @@ import zstandard
 from atlas_lp.errors import GoalError
 from atlas_lp.files import replacing
 from atlas_lp.goal.schedule import CALC, KIND_NAMES, RECV, SEND, Schedule
+from atlas_lp.inputs import bounded_lines, open_input
 
 _OPERATION = re.compile(
     r"(?:((?!(?:calc|send|recv|requires|irequires)\b)[A-Za-z]\w*)[ \t]*:[ \t]*)?"
@@ -234,17 +235,12 @@ def parse_goal(text: str, where: str = "goal") -> Schedule:
 def read_goal(path: Path) -> Schedule:
     """Read a ``.goal`` or ``.goal.zst`` file, line by line.
 
-    Raises :class:`~atlas_lp.errors.GoalError`, also when the file cannot be opened or decompressed.
+    Raises :class:`~atlas_lp.errors.GoalError`, also when the file cannot be opened or decompressed, or when a line, or
+    what it is decompressed to, is longer than in any such file.
     """
     try:
-        with path.open("rb") as raw:
-            stream = (
-                zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-                if path.suffix == ".zst"
-                else raw
-            )
-            with io.TextIOWrapper(stream, encoding="ascii") as lines:
-                return _Reader(str(path)).read(lines)
+        with open_input(path, GoalError) as stream, io.TextIOWrapper(stream, encoding="ascii") as text:
+            return _Reader(str(path)).read(bounded_lines(text, path, GoalError))
     except OSError as error:
         raise GoalError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError:

@@ -6,7 +6,6 @@ entries times the values of :meth:`Fabric.theta` (docs/model.md#equation-4: ever
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import resources
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from atlas_lp.errors import FabricError, UnitError
 from atlas_lp.goal.event_graph import COMPONENTS, PortRule
+from atlas_lp.inputs import MOST_TOML, parse_toml, read_text
 from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.units import format_bandwidth, format_time, number, parse_bandwidth, parse_time_ns
 
@@ -157,10 +157,7 @@ def parse_fabric(text: str, where: str = "fabric") -> Fabric:
 
     Raises :class:`~atlas_lp.errors.FabricError` naming the table and key that is missing, unknown or wrong.
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FabricError(f"{where}: not TOML: {error}") from None
+    data = parse_toml(text, where, FabricError)
     top = _Table(where, "top level", data)
     out = _Table(where, "scale_out", top.take("scale_out"))
     up = _Table(where, "scale_up", top.take("scale_up"))
@@ -197,7 +194,7 @@ def load_fabric(name_or_path: str = "alps") -> Fabric:
         return parse_fabric(text, name_or_path)
     path = Path(name_or_path)
     try:
-        return parse_fabric(path.read_text("utf-8"), str(path))
+        return parse_fabric(read_text(path, FabricError, MOST_TOML), str(path))
     except (OSError, UnicodeDecodeError) as error:
         presets = ", ".join(PRESETS)
         raise FabricError(

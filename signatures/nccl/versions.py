@@ -54,7 +54,7 @@ def number_of(rule: str) -> tuple[int, ...]:
 
 
 def _parsed(version: str) -> tuple[int, int, int]:
-    match = re.match(r"^(\d+)\.(\d+)(?:\.(\d+))?", version)
+    match = re.match(r"^(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?!\d)", version)
     if match is None:
         raise UnsupportedError(f"{version!r} is no NCCL version: write it as 2.28 or 2.28.9")
     return int(match[1]), int(match[2]), int(match[3] or _NO_PATCH_LEVEL)

@@ -210,7 +210,7 @@ def test_an_algorithm_that_does_not_fit_is_refused(tmp_path, algorithm, words):
         ("[[topology]]\ncommunicator = 1\nrings = [[0, 0]]", "each rank from 0 on once"),
         ("[topology]\n", r"must be written as \[\[topology\]\]"),
         ("[[x]]\n", "unknown table 'x'"),
-        ("x = ", "is no TOML"),
+        ("x = ", "not TOML"),
     ],
 )
 def test_wrong_assumptions_are_refused(tmp_path, text, words):

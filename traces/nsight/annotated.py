@@ -200,7 +200,7 @@ def _lines(export: Export) -> Iterator[Line]:
 
 def _number(line: Line, name: str) -> int:
     text = line.fields.get(name)
-    return -1 if text is None else min(int(text), 2**62)
+    return -1 if text is None else int(text) if len(text) < 19 else 2**62
 
 
 def _take(reader: _Reader, line: Line, export: Export) -> None:

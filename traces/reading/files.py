@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from atlas_lp.errors import TraceError
+from atlas_lp.inputs import check_regular
 from atlas_lp.traces.advice import EXPORT_COMMAND
 
 _REPORT = ".nsys-rep"
@@ -62,6 +63,7 @@ def _convert(report: Path, folder: Path, number: int) -> Path:
     output = folder / f"{number}-{report.stem}.sqlite"
     if not report.exists():
         raise TraceError(f"{report}: no such file")
+    check_regular(report, TraceError)
     if shutil.which("nsys") is None:
         shown = " ".join([*command, "-o", f"{report.stem}.sqlite", report.name])
         raise TraceError(f"{report}: nsys is not on PATH to export it; where it is, run: {shown}")

@@ -122,9 +122,10 @@ def load_recording(
 def _nodes(placement: Path) -> list[int]:
     """Node numbers of a placement file, in the order in which its names first appear."""
     from atlas_lp.errors import InputError
+    from atlas_lp.inputs import read_text
 
     try:
-        names = [line.strip() for line in placement.read_text("utf-8").splitlines() if line.strip()]
+        names = [line.strip() for line in read_text(placement).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{placement}: cannot be read ({error.__class__.__name__})") from None
     number = {name: place for place, name in enumerate(dict.fromkeys(names))}

@@ -36,6 +36,7 @@ MOST_EXPANSION = 300
 
 _MOST_DOTS = 32
 _MOST_DIGITS = 400
+_MOST_BITS = 64
 _DOTTED = re.compile(rf"(?:\.[^.,\n\[\]{{}}=]+){{{_MOST_DOTS}}}")
 
 Refusal = Callable[[str], AtlasError]
@@ -118,13 +119,30 @@ def parse_toml(
         return parse_float(number)
 
     with _document(where, "TOML", refusal):
-        return tomllib.loads(text, parse_float=bounded)
+        document = tomllib.loads(text, parse_float=bounded)
+        _check_integers(document)
+        return document
 
 
 def parse_json(text: str | bytes, where: str, refusal: Refusal = InputError) -> Any:
     """Read a JSON document; raises *refusal* where it is none, or nested too deeply."""
     with _document(where, "JSON", refusal):
-        return json.loads(text)
+        document = json.loads(text)
+        _check_integers(document)
+        return document
+
+
+def _check_integers(document: Any) -> None:
+    """Raise ValueError for a document with an integer of more than 64 bits."""
+    rest = [document]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            rest.extend(value.values())
+        elif isinstance(value, list):
+            rest.extend(value)
+        elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            raise ValueError
 
 
 @contextmanager

@@ -25,8 +25,12 @@ from numpy.typing import NDArray
 from atlas_lp.errors import InputError
 from atlas_lp.inputs import parse_json, parse_toml, read_text
 from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.texts import integer
 
 Ints = NDArray[np.int64]
+
+_MOST = 2**30
+"""Larger numbers are refused, so that a time of a slice, which is their product with its bytes, fits into 64 bits."""
 
 REDUCE_COPY_MODELS = {
     "gh200": "reduce/copy times are fits of NPKit measurements on GH200 (within 4 % from 64 KiB up)",
@@ -224,7 +228,7 @@ def _curve(values: object, where: str) -> Curve:
         raise InputError(f"{where} must be a table")
     if set(values) == {"points"}:
         try:
-            measured = {int(size): _exactly(ns) for size, ns in values["points"]}
+            measured = {_whole(size): _exactly(ns) for size, ns in values["points"]}
         except (TypeError, ValueError):
             raise InputError(f"{where} points must be pairs [bytes, ns]") from None
         return _points(measured, where)
@@ -238,7 +242,18 @@ def _curve(values: object, where: str) -> Curve:
     fit = Fit(**{**values, "bytes_per_ns": Fraction(values["bytes_per_ns"])})
     if fit.bytes_per_ns <= 0 or min(fit.least_ns, fit.small_ns, fit.small_bytes) < 0:
         raise InputError(f"{where}: the rate must be positive, times and sizes 0 or more")
+    numbers = (fit.least_ns, abs(fit.offset_ns), fit.small_bytes, fit.small_ns, *fit.bytes_per_ns.as_integer_ratio())
+    if max(numbers) > _MOST:
+        raise InputError(f"{where} has a number of more digits than is exact here: none, as a fraction, over {_MOST}")
     return fit
+
+
+def _whole(size: object) -> int:
+    """A number of bytes, which is text where it is a name of JSON."""
+    found = integer(size) if isinstance(size, str) else size
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"{size!r} is no whole number")
+    return found
 
 
 def _exactly(value: object) -> Fraction:
@@ -251,6 +266,8 @@ def _exactly(value: object) -> Fraction:
 def _points(measured: Mapping[int, Fraction], where: str) -> Points:
     if not measured or min(measured) < 0 or min(measured.values()) < 0:
         raise InputError(f"{where} needs at least one size, sizes and times 0 or more")
+    if max(max(measured), max(measured.values())) > _MOST:
+        raise InputError(f"{where} has a size or a time of more than {_MOST}, which no slice has")
     sizes = tuple(sorted(measured))
     return Points(sizes, tuple(Fraction(round(2 * measured[size]), 2) for size in sizes))
 
@@ -269,7 +286,7 @@ def _npkit_curves(path: Path, protocol: Protocol) -> dict[tuple[str, str], Curve
         if sizes is None:
             continue
         try:
-            measured = {int(size): statistics.median(map(_exactly, samples)) for size, samples in sizes.items()}
+            measured = {_whole(size): statistics.median(map(_exactly, samples)) for size, samples in sizes.items()}
         except (AttributeError, TypeError, ValueError, OverflowError, statistics.StatisticsError):
             raise InputError(f"{path}: {event} must map bytes to lists of ns, none of them empty") from None
         for primitive in primitives:

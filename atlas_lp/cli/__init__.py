@@ -1,13 +1,15 @@
 """The command line: one module per verb, errors turned into one line and an exit code.
 
 Exit codes: 0 an answer, 1 a threshold given by the user is exceeded, 2 refused or bad input, 3 withdrawn by a
-validation gate, 70 a defect of atlas-lp, 130 interrupted, 141 nobody reads the output.  Heavy libraries are imported
-inside the verbs, so that help is instant.
+validation gate, 70 a defect of atlas-lp, 130 interrupted, 141 nobody reads the output, 143 ended by SIGTERM (129 by
+SIGHUP).  Heavy libraries are imported inside the verbs, so that help is instant.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -25,6 +27,7 @@ from atlas_lp.cli.verbs.path import path
 from atlas_lp.cli.verbs.sweep import sweep
 from atlas_lp.cli.verbs.validate import validate
 from atlas_lp.errors import AtlasError
+from atlas_lp.texts import plain, plain_lines, shortened
 
 
 class _Refusal(click.ClickException):
@@ -33,8 +36,11 @@ class _Refusal(click.ClickException):
     exit_code = 2
 
 
+_LONGEST_REFUSAL = 2000
+
+
 def _refusal(error: AtlasError) -> _Refusal:
-    refusal = _Refusal(" ".join(str(error).split()))
+    refusal = _Refusal(plain(shortened(" ".join(str(error).split()), _LONGEST_REFUSAL)))
     vars(refusal)["exit_code"] = error.exit_code
     return refusal
 
@@ -69,7 +75,7 @@ for _command in (inspect, analyze, sweep, pack, path, validate, goal, cache, dem
     main.add_command(_command)
 
 
-_DEFECT, _INTERRUPTED, _NO_READER = 70, 130, 141
+_DEFECT, _INTERRUPTED, _NO_READER, _BY_SIGNAL = 70, 130, 141, 128
 
 
 def run() -> NoReturn:
@@ -77,11 +83,12 @@ def run() -> NoReturn:
 
     Code 1 says that a threshold is exceeded and nothing else, so that scripts can rely on it.
     """
+    _prepare()
     try:
         code = main.main(prog_name="atlas-lp", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _show(error)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -102,6 +109,29 @@ def run() -> NoReturn:
     _leave(code if isinstance(code, int) else 0)
 
 
+def _prepare() -> None:
+    """Let signals end the command in order, and what a terminal has no sign for be no defect."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # which nohup changes
+            signal.signal(number, _end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """End as Ctrl-C does: programs that were started are ended, and files that are half written are swept."""
+    raise SystemExit(_BY_SIGNAL + number)
+
+
+def _show(error: click.ClickException) -> None:
+    """Show what click refuses, which may quote whatever was typed."""
+    words = io.StringIO()
+    error.show(words)
+    lines = words.getvalue().split("\n")
+    click.echo("\n".join(shortened(plain(line), _LONGEST_REFUSAL) for line in lines), nl=False, err=True)
+
+
 def _is_of_stdout(error: OSError) -> bool:
     """Whether *error* is of writing what is printed: it names no file."""
     return error.filename is None
@@ -109,7 +139,7 @@ def _is_of_stdout(error: OSError) -> bool:
 
 def _defect() -> int:
     """Show where atlas-lp broke, and what to do about it."""
-    traceback.print_exc()
+    click.echo(plain_lines(traceback.format_exc()), nl=False, err=True)
     words = "this is a defect of atlas-lp, not of your input; please report it with the lines above"
     click.echo(f"Error: {words}", err=True)
     return _DEFECT

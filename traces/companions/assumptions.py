@@ -30,6 +30,7 @@ from atlas_lp.errors import InputError
 from atlas_lp.inputs import MOST_TOML, parse_toml, read_text
 from atlas_lp.signatures.nccl import codes
 from atlas_lp.signatures.nccl.collectives import known_as
+from atlas_lp.texts import integer, quoted
 from atlas_lp.units import parse_size_bytes
 
 SOURCE = "assumed by the user"
@@ -124,10 +125,10 @@ def _topology(place: str, entry: dict[str, Any]) -> tuple[int, tuple[tuple[int, 
 
 
 def _identity(place: str, value: Any) -> int:
-    try:
-        return int(str(value), 0) % 2**64
-    except ValueError:
-        raise InputError(f"{place}: communicator {value!r} is no number") from None
+    found = integer(str(value))
+    if found is None:
+        raise InputError(f"{place}: communicator {quoted(str(value))} is no number of 64 bits")
+    return found % 2**64
 
 
 def _count(place: str, entry: dict[str, Any], key: str) -> int:

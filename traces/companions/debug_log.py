@@ -22,26 +22,30 @@ SOURCE = "companion: NCCL log"
 # A host begins where its word does: looking for it inside of a long word takes the square of the word's length.
 # Numbers have as many digits as NCCL gives them at most: others are no lines of NCCL.
 _PREFIX = re.compile(
-    r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>-?\d+)\] NCCL INFO (?P<rest>.*)"
+    r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>[0-9]+):(?P<tid>[0-9]+) \[(?P<device>-?[0-9]+)\] NCCL INFO "
+    r"(?P<rest>.*)"
 )
-_VERSION = re.compile(r"NCCL version (\d{1,6}\.\d{1,6}(?:\.\d{1,6})?)")
+_VERSION = re.compile(r"NCCL version (\d{1,6}\.\d{1,6}(?:\.\d{1,6})?)", re.ASCII)
 _INIT = re.compile(
     r"(?:\[Rank \d+\] )?(?:\w+ )?comm (?P<comm>0x\w+) rank (?P<rank>\d+) nranks (?P<ranks>\d{1,7}) .*?"
-    r"(?:commId (?P<id>0x[0-9a-f]+) ?)?- Init (?:START|COMPLETE)"
+    r"(?:commId (?P<id>0x[0-9a-f]{1,16}) ?)?- Init (?:START|COMPLETE)",
+    re.ASCII,
 )
-_RING = re.compile(r"Ring (\d{1,4}) : (\d{1,7}) -> (\d{1,7}) -> (\d{1,7})$")
-_CHANNEL = re.compile(r"Channel (\d{1,4})/\d+ :((?:\s+\d{1,7})+)\s*$")
-_TREES = re.compile(r"\[(\d{1,4})\] (-?\d{1,7})/(-?\d{1,7})/(-?\d{1,7})->(\d{1,7})->(-?\d{1,7})")
-_COUNTS = re.compile(r"(\d{1,4}) coll channels,.* (\d{1,4}) p2p channels, (\d{1,4}) p2p channels per peer")
+_RING = re.compile(r"Ring (\d{1,4}) : (\d{1,7}) -> (\d{1,7}) -> (\d{1,7})$", re.ASCII)
+_CHANNEL = re.compile(r"Channel (\d{1,4})/\d+ :((?:\s+\d{1,7})+)\s*$", re.ASCII)
+_TREES = re.compile(r"\[(\d{1,4})\] (-?\d{1,7})/(-?\d{1,7})/(-?\d{1,7})->(\d{1,7})->(-?\d{1,7})", re.ASCII)
+_COUNTS = re.compile(r"(\d{1,4}) coll channels,.* (\d{1,4}) p2p channels, (\d{1,4}) p2p channels per peer", re.ASCII)
 _CALL = re.compile(
     r"(?P<name>\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,18}) datatype (?P<datatype>\d+) op \d+ "
-    r"root \d+ comm (?P<comm>0x\w+) \[nranks=\d+\] stream"
+    r"root \d+ comm (?P<comm>0x\w+) \[nranks=\d+\] stream",
+    re.ASCII,
 )
 _CHOICE = re.compile(
     r"(?:(?P<name>\w+): )?(?P<bytes>\d{1,18}) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
-    r"(?: time \S+)?(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,4})\.\.(?P<high>\d{1,4})\})?\s*$"
+    r"(?: time \S+)?(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,4})\.\.(?P<high>\d{1,4})\})?\s*$",
+    re.ASCII,
 )
-_OTHER_CHOICE = re.compile(r"\w+ \[(?P<kind>[\w ]+)\]: \d+ Bytes -> ")
+_OTHER_CHOICE = re.compile(r"\w+ \[(?P<kind>[\w ]+)\]: \d+ Bytes -> ", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

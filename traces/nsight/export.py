@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from atlas_lp.errors import TraceError
 from atlas_lp.inputs import open_input
 from atlas_lp.traces.advice import EXPORT_COMMAND
 
+_VERSION = re.compile(r"[0-9]{1,9}")
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # sqlite3 decodes its own messages, which may quote damaged text
 
@@ -38,9 +40,12 @@ class Export:
         connection.text_factory = self._text
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         self._tables: dict[str, list[str]] = {}
-        for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
-            info = self.rows(f'PRAGMA table_info("{name}")')
-            self._tables[name] = [row[1] for row in info]
+        query = (
+            "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' "
+            "ORDER BY t.name, c.cid"
+        )
+        for table, column in self.rows(query):
+            self._tables.setdefault(table, []).append(column)
         self._check_strings()
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -78,7 +83,7 @@ class Export:
         """Return the table of that name, or its newest version (``NAME_V10`` before ``NAME_V3``)."""
         if name in self._tables:
             return name
-        versions = [t for t in self._tables if t.startswith(f"{name}_V") and t[len(name) + 2 :].isdigit()]
+        versions = [t for t in self._tables if t.startswith(f"{name}_V") and _VERSION.fullmatch(t, len(name) + 2)]
         return max(versions, key=lambda t: int(t[len(name) + 2 :]), default=None)
 
     def require(self, table: str, columns: Sequence[str], hint: str) -> None:

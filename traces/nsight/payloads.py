@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atlas_lp.errors import TraceError
+from atlas_lp.texts import integer
 from atlas_lp.traces.advice import EXPORT_COMMAND
 from atlas_lp.traces.nsight.export import Export
 from atlas_lp.traces.nvtx import STATIC_SCHEMA
@@ -170,10 +171,7 @@ def whole(payload: dict[str, Any], label: str, place: str, low: int = 0, high: i
     """Return the integer under *label*, refused with its *place* when it is missing, no integer or out of range."""
     value = payload.get(label)
     if isinstance(value, str):
-        try:
-            value = int(value, 0)
-        except ValueError:
-            value = None
+        value = integer(value)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise TraceError(f"{place}: {label!r} is {payload.get(label)!r}, not a number from {low} to {high}")
     return value

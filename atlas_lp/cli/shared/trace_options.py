@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from atlas_lp.cli.shared.options import TIME
+from atlas_lp.cli.shared.options import TIME, Whole
 from atlas_lp.cli.shared.output import progress
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--gpus-per-node",
-        type=click.IntRange(min=1),
+        type=Whole(min=1),
         help="Place the GPUs on nodes of N instead of the recorded hosts.",
     ),
     click.option(
@@ -48,7 +48,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option("--allow-missing", is_flag=True, help="Read on when ranks are missing; they are listed."),
     click.option("--range", "range_name", metavar="NAME", help="Only calls inside NVTX ranges of that name."),
-    click.option("--iteration", type=click.IntRange(min=0), help="Only the N-th instance of --range, counted from 0."),
+    click.option("--iteration", type=Whole(min=0), help="Only the N-th instance of --range, counted from 0."),
     click.option("--from", "from_time", type=TIME, help="Only kernels from then on, counted from the first activity."),
     click.option("--to", "to_time", type=TIME, help="Only kernels that start before then."),
     click.option(

@@ -19,7 +19,7 @@ from atlas_lp.cli.shared.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
+from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress, say
 from atlas_lp.cli.shared.trace_options import TraceOptions, load_recording, trace_options
 from atlas_lp.errors import InputError
 
@@ -80,7 +80,7 @@ def analyze(
         print_json(summary)
     else:
         print_blocks(terminal.analysis(summary))
-        click.echo(f"report: {output}/report.html")
+        say(f"report: {output}/report.html")
 
 
 def run(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from atlas_lp.cli.shared.options import build_box, build_fabric, cache_options, force_option, stats_option
-from atlas_lp.cli.shared.output import Stats, print_blocks
+from atlas_lp.cli.shared.output import Stats, print_blocks, say
 from atlas_lp.cli.shared.trace_options import load_recording
 from atlas_lp.cli.verbs.analyze import run
 
@@ -56,5 +56,5 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
         record,
     )
     print_blocks(terminal.analysis(summary))
-    click.echo(f"trace:  {output}/traces")
-    click.echo(f"report: {output}/report.html")
+    say(f"trace:  {output}/traces")
+    say(f"report: {output}/report.html")

@@ -266,7 +266,7 @@ def _exactly(value: object) -> Fraction:
 def _points(measured: Mapping[int, Fraction], where: str) -> Points:
     if not measured or min(measured) < 0 or min(measured.values()) < 0:
         raise InputError(f"{where} needs at least one size, sizes and times 0 or more")
-    if max(max(measured), max(measured.values())) > _MOST:
+    if max(measured) > _MOST or max(measured.values()) > _MOST:
         raise InputError(f"{where} has a size or a time of more than {_MOST}, which no slice has")
     sizes = tuple(sorted(measured))
     return Points(sizes, tuple(Fraction(round(2 * measured[size]), 2) for size in sizes))

@@ -17,6 +17,7 @@ _NUMBER = r"(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+(?:[e
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-zµμ/]*)\s*$")
 
 _MOST_DIGITS = 60
+_MOST_BYTES = 2**63
 
 _TIME_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _PREFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -58,7 +59,7 @@ def parse_time_ns(text: str) -> Fraction:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Read a size such as ``128MiB``; must be a whole number of bytes.
+    """Read a size such as ``128MiB``; must be a whole number of bytes that fits into 64 bits.
 
     >>> parse_size_bytes("64KiB")
     65536
@@ -68,6 +69,8 @@ def parse_size_bytes(text: str) -> int:
     size = _parse(text, {**_SIZE_BYTES, "": 1}, "size", "128MiB")
     if size.denominator != 1:
         raise UnitError(f"{quoted(text)} is not a whole number of bytes")
+    if size >= _MOST_BYTES:
+        raise UnitError(f"{quoted(text)} is more bytes than 64 bits count")
     return int(size)
 
 

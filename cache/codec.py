@@ -6,6 +6,7 @@ An Arrow IPC file (zstd) with a row per plane; what is said of the whole stands 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -36,7 +37,7 @@ def encoded(envelope: Envelope, about: Mapping[str, Any]) -> bytes:
 
 def read_about(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """The table of a file and what is kept beside it; raises one of :data:`DAMAGE`."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+    with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_file(file) as reader:
         table = reader.read_all()
     metadata = json.loads(table.schema.metadata[_METADATA_KEY])
     if not isinstance(metadata, dict):

@@ -40,7 +40,7 @@ _LONGEST_REFUSAL = 2000
 
 
 def _refusal(error: AtlasError) -> _Refusal:
-    refusal = _Refusal(plain(shortened(" ".join(str(error).split()), _LONGEST_REFUSAL)))
+    refusal = _Refusal(plain(shortened(str(error), _LONGEST_REFUSAL)))
     vars(refusal)["exit_code"] = error.exit_code
     return refusal
 

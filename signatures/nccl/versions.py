@@ -19,6 +19,7 @@ P2P_RULES = ("2.20", "2.22", "2.28.3", "2.28.7", "2.29")
 
 _SPLITS_FROM, _P2P_FROM, _UNTIL = (2, 18), (2, 20), (2, 30)
 _NO_PATCH_LEVEL = 99
+_VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9]|\.[0-9]{7}|[^ -~])")
 
 
 def split_rule(version: str) -> str:
@@ -55,7 +56,7 @@ def number_of(rule: str) -> tuple[int, ...]:
 
 
 def _parsed(version: str) -> tuple[int, int, int]:
-    match = re.match(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?!\d)", version)
+    match = _VERSION.match(version)
     if match is None:
         raise UnsupportedError(f"{quoted(version)} is no NCCL version: write it as 2.28 or 2.28.9")
     return int(match[1]), int(match[2]), int(match[3] or _NO_PATCH_LEVEL)

@@ -18,7 +18,7 @@ from atlas_lp.cache.store import Store, default_folder
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import AtlasError, InputError
 from atlas_lp.fabrics.fabric import Fabric, load_fabric
-from atlas_lp.goal import event_graph, read_goal
+from atlas_lp.goal import read_goal
 from atlas_lp.goal.schedule import Schedule
 from atlas_lp.program.what_if import WhatIf
 from atlas_lp.signatures.algorithms.algorithm import Parameters
@@ -28,7 +28,7 @@ from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.axis import AXES
 from atlas_lp.solver.envelope import Box, Envelope
-from atlas_lp.solver.solve import solve as solve_graph
+from atlas_lp.solver.port_order import solve_messages
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.selection import Selection
 from atlas_lp.traces.trace import Trace
@@ -59,17 +59,24 @@ Names = str | Path | Sequence[str | Path]
 
 
 def read(
-    traces: Names, *, gpus_per_node: int | None = None, allow_missing: bool = False, range_name: str | None = None
+    traces: Names,
+    *,
+    gpus_per_node: int | None = None,
+    allow_missing: bool = False,
+    allow_lost: bool = False,
+    range_name: str | None = None,
 ) -> Trace:
     """Read the files of one job: files, folders or globs.
 
     *gpus_per_node* places the GPUs on nodes of that many instead of the recorded hosts; *allow_missing* reads on when
-    ranks are missing, which the answer names; *range_name* keeps the calls inside NVTX ranges of that name.
+    ranks are missing, *allow_lost* when many records are, which the answer names; *range_name* keeps the calls inside
+    NVTX ranges of that name.
 
     Raises :class:`AtlasError` as :func:`~atlas_lp.traces.reading.read.read_trace` does.
     """
     names = [traces] if isinstance(traces, str | Path) else list(traces)
-    trace = read_trace(names, selection=Selection(range_name=range_name), allow_missing=allow_missing)
+    selection = Selection(range_name=range_name)
+    trace = read_trace(names, selection=selection, allow_missing=allow_missing, allow_lost=allow_lost)
     return trace if gpus_per_node is None else trace.placed(gpus_per_node)
 
 
@@ -181,5 +188,4 @@ def solve(
         return Answer(CollectiveSolver(chosen, box).solve(what), chosen.native)
     schedule = what if isinstance(what, Schedule) else read_goal(Path(what))
     nodes = np.arange(schedule.ranks) // gpus_per_node
-    graph = event_graph(schedule, nodes, chosen.port_rule, chosen.ingress)
-    return Answer(solve_graph(graph, chosen, box), chosen.native)
+    return Answer(solve_messages(chosen.messages(schedule, nodes), chosen, box)[1], chosen.native)

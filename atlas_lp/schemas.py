@@ -191,6 +191,7 @@ SUMMARY = Document(
         "fabric.name": "Name of the preset or file.",
         "fabric.port_rule": "`port`, `destination` or `none`: which messages queue before they enter the network.",
         "fabric.ingress": "`true` when messages queue at the receiving NIC, too.",
+        "fabric.order_at": "L in ns, G in ns per byte: ports serve messages as they become ready there.",
         "fabric.credits": "`local`, `acknowledged` or `none`: what a full FIFO costs.",
         "fabric.reduce_copy": "Digest of the table of reduce and copy times.",
         "fabric.overhead_ns": "o in ns, as a decimal or a ratio of integers.",
@@ -347,8 +348,8 @@ PATH = Document(
 _GRAPH = {
     "graph": "The graph that was solved.",
     "graph.ranks": "Ranks of the schedule.",
-    "graph.vertices": "Vertices; null for a bracket of two graphs.",
-    "graph.edges": "Edges; null for a bracket of two graphs.",
+    "graph.vertices": "Vertices; of a bracket those of the bound from above.",
+    "graph.edges": "Edges; of a bracket those of the bound from above.",
     "graph.signature?": "From parameters: key of the signature.",
     "graph.channels?": "From parameters: channels.",
     "graph.method?": "From parameters: `full`, `quotient` (one rank per class, exact) or `bracket`.",

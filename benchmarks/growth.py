@@ -29,7 +29,7 @@ from graphs import EQUAL_BYTES, RANDOM_BYTES, csr_bytes, ring, stencil_of
 from joint import find_planes
 from measuring import best_of, claim, exponent, in_bytes, in_fresh_process, in_seconds, show, start_bytes
 
-from atlas_lp.collectives.signature_graph import signature_graph
+from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.goal import EventGraph, event_graph
 from atlas_lp.peak_memory import peak_bytes
@@ -87,10 +87,10 @@ def solve_ring(ranks: int, _: Path) -> Found:
     """From the parameters of a ring to its graph, T(L), T(G) and joint envelope."""
     fabric, box = load_fabric(), Box()
     signature_seconds, signature = best_of(1, lambda: ring(ranks, 16, ranks << 18, 4))
-    graph_seconds, found = best_of(1, lambda: signature_graph(signature, fabric))
+    graph_seconds, found = best_of(1, lambda: CollectiveSolver(fabric).graph(signature))
     if found is None:
         raise click.ClickException(f"the ring of {ranks} ranks is not solved by a graph but as a bracket")
-    graph, method = found.graph, found.method
+    graph, method = found
     along = {
         "messages": (box.latency_from_ns, box.latency_to_ns),
         "bytes": (box.gap_from_ns_per_byte, box.gap_to_ns_per_byte),

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from atlas_lp.goal.event_graph import COMPONENTS
-from atlas_lp.solver.envelope import Box, Envelope, RankClasses
+from atlas_lp.solver.envelope import Box, Envelope, PortOrder, RankClasses
 from atlas_lp.solver.highs import Certificate
 
 _METADATA_KEY = b"atlas-lp"
@@ -69,6 +69,7 @@ def decoded(table: pa.Table, about: Mapping[str, Any]) -> Envelope:
         tolerance_reached=said["tolerance_reached"],
         classes=classes,
         sent=tuple(tuple(row) for row in said["sent"]),
+        order=_order(said["order"]),
     )
 
 
@@ -96,5 +97,23 @@ def _described(envelope: Envelope) -> dict[str, Any]:
         "tolerance_reached": envelope.tolerance_reached,
         "classes": None if envelope.classes is None else list(envelope.classes.of_rank),
         "sent": envelope.sent,
+        "order": _order_described(envelope.order),
         "class_width": 0.0 if envelope.classes is None else envelope.classes.width,
     }
+
+
+def _order_described(order: PortOrder | None) -> dict[str, Any] | None:
+    if order is None:
+        return None
+    return {
+        "at": [str(value) for value in order.at],
+        "difference": order.difference,
+        "worst_at": [str(value) for value in order.worst_at],
+    }
+
+
+def _order(said: Mapping[str, Any] | None) -> PortOrder | None:
+    if said is None:
+        return None
+    (at_l, at_g), (worst_l, worst_g) = (map(Fraction, said[name]) for name in ("at", "worst_at"))
+    return PortOrder((at_l, at_g), said["difference"], (worst_l, worst_g))

@@ -11,27 +11,32 @@ The model (LogGP as published; docs/model.md#loggp).  A vertex is the time an op
 * With ingress queues the last byte of a message arrives no earlier than ``(m-1) G + g`` after the last byte of the
   message before it at the same receiving port; off by default, because LogGP has no such queue, but incast needs it.
 
-*Issue order*: the sends of a port follow each other in the order of their turn where the schedule gives them one, then
-of their depth, which is the number of operations on the longest chain of dependencies and messages before them, then of
-their position in the block of their rank, then of their rank.  Depth grows along every dependency, so without turns
-this order can never contradict one, and it does not depend on L or G.
+*Order on a port* (:mod:`~atlas_lp.goal.port_order`): the messages of a port follow each other in the order of their
+turn where the schedule gives them one, then in that in which they become ready at the parameters *order_at*: a send
+when all that it requires has ended, a message at its receiver when its first byte arrives.  Messages that are ready
+together go by depth, which is the number of operations on the longest chain of dependencies and messages before them,
+then by position in the block of their rank, then by rank.  This order can never contradict a dependency, and it does
+not change with L or G.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import CycleError, GoalError
 from atlas_lp.goal.kernels import Flags, find_cycle, group_by, paths_between, topological_order
+from atlas_lp.goal.port_order import Edges, Queued, Served, first_come_first_served
 from atlas_lp.goal.schedule import CALC, Ints, Schedule, encode
 
 Small = NDArray[np.int32]
 Name = Callable[[int], str]
+Theta = Mapping[str, Fraction]
 
 COMPONENTS = ("calc_ns", "messages", "bytes", "overheads", "gaps", "up_messages", "up_bytes")
 """The entries of a cost or path vector: what multiplies 1, L, G, o, g, L_up and G_up."""
@@ -126,7 +131,7 @@ def _cycle_text(cycle: list[int], name: Name) -> str:
     return "operations wait for each other in a cycle: " + " -> ".join([*shown, words[0]])
 
 
-class _Edges:
+class _Collected:
     """Collects edges as columns and the rows of the cost table they point at."""
 
     def __init__(self) -> None:
@@ -156,19 +161,15 @@ class _Edges:
         self.columns.append((small[0], small[1], small[2]))
         self.count += len(distinct)
 
-    def ends(self) -> tuple[Small, Small]:
-        """Sources and targets of the edges so far."""
-        if not self.columns:
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
-        return np.concatenate([c[0] for c in self.columns]), np.concatenate([c[1] for c in self.columns])
-
-    def graph(self, vertices: int, name: Name) -> EventGraph:
-        """Build the graph; the collected columns are given up."""
-        sources, targets = self.ends()
-        cost = np.concatenate([c[2] for c in self.columns]) if self.columns else sources
-        rows = np.concatenate(self.rows) if self.rows else np.zeros((0, len(COMPONENTS)), dtype=np.int64)
+    def taken(self, vertices: int) -> Edges:
+        """The edges between so many *vertices*; the collected columns are given up."""
+        empty = np.zeros(0, dtype=np.int32)
+        sources, targets, cost = (
+            np.concatenate([empty, *(columns[place] for columns in self.columns)]) for place in range(3)
+        )
+        rows = np.concatenate([np.zeros((0, len(COMPONENTS)), dtype=np.int64), *self.rows])
         self.columns.clear()
-        return EventGraph.from_edges(vertices, sources, targets, cost, rows, name)
+        return Edges(vertices, sources, targets, cost, rows)
 
 
 def event_graph(
@@ -176,45 +177,87 @@ def event_graph(
     node_of_rank: Ints | None = None,
     port_rule: PortRule = PortRule.PORT,
     ingress: bool = False,
+    order_at: Theta | None = None,
 ) -> EventGraph:
     """Build the LogGP graph of *schedule*.
 
     *node_of_rank* says which ranks share a node: messages inside a node are scale-up, and ``nic`` numbers
     count per node.  Without it every rank is a node of its own.  With *ingress* messages also queue at the port
-    that receives them.
+    that receives them.  *order_at* gives the value of every component where ports serve first come, first served;
+    without it everything is ready at once, so that messages go by depth.
 
     Raises :class:`~atlas_lp.errors.GoalError` for unmatched messages and
-    :class:`~atlas_lp.errors.CycleError` for a cycle.  Time and memory O(n), but for sorting the sends of queues.
+    :class:`~atlas_lp.errors.CycleError` for a cycle.  Time and memory O(n), but for sorting the messages of queues.
     """
-    negative = np.flatnonzero(schedule.size < 0)
-    if len(negative):
-        raise GoalError(f"{schedule.name(int(negative[0]))} is negative: times and sizes must be 0 or more")
-    node = np.arange(schedule.ranks) if node_of_rank is None else np.asarray(node_of_rank, dtype=np.int64)
-    builder = _Builder(schedule, node)
-    builder.add_dependencies()
-    builder.add_messages(ingress)
-    if len(builder.out_send) and (port_rule is not PortRule.NONE or ingress):
-        builder.add_queues(port_rule, ingress)
-    graph = builder.edges.graph(builder.vertices, builder.name)
-    return replace(graph, vertex=graph.vertex[1 : len(schedule) + 1])
+    messages = PortMessages(schedule, node_of_rank, port_rule, ingress)
+    return messages.graph(messages.served(order_at))
 
 
-def issue_order(schedule: Schedule, node_of_rank: Ints) -> Ints:
-    """Place of each operation of *schedule* in the order in which ports send (see above), whatever the port.
+class PortMessages:
+    """A schedule whose messages wait for their ports, before their order there is decided.
 
-    Raises what :func:`event_graph` raises.
+    Parameters and errors are those of :func:`event_graph`, which decides it once; here it can be tried at many points.
     """
-    builder = _Builder(schedule, np.asarray(node_of_rank, dtype=np.int64))
-    builder.add_dependencies()
-    builder.add_messages(ingress=False)
-    order = np.lexsort((schedule.rank, schedule.block_position(), builder.depths()[1 : len(schedule) + 1]))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return place
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        node_of_rank: Ints | None = None,
+        port_rule: PortRule = PortRule.PORT,
+        ingress: bool = False,
+    ) -> None:
+        negative = np.flatnonzero(schedule.size < 0)
+        if len(negative):
+            raise GoalError(f"{schedule.name(int(negative[0]))} is negative: times and sizes must be 0 or more")
+        node = np.arange(schedule.ranks) if node_of_rank is None else np.asarray(node_of_rank, dtype=np.int64)
+        self._builder = _Builder(schedule, node)
+        self._builder.add_dependencies()
+        self._builder.add_messages(ingress)
+        self._edges = self._builder.edges.taken(self._builder.vertices)
+        self._queued = self._builder.queued(port_rule, ingress, self._edges)
+
+    @property
+    def queue_up(self) -> bool:
+        """Whether some port serves more than one message, so that an order has to be decided."""
+        return len(self._queued.queue) > 1 + int(self._queued.queue.max(initial=-1))
+
+    def served(self, theta: Theta | None = None) -> Served:
+        """Serve all messages first come, first served at *theta*; without it all are ready at once."""
+        values = [Fraction(0) if theta is None else theta[component] for component in COMPONENTS]
+        return first_come_first_served(self._edges, self._queued, values)
+
+    def graph(self, served: Served) -> EventGraph:
+        """The graph whose ports serve in that order."""
+        builder, edges, queued = self._builder, self._edges, self._queued
+        order = served.order
+        if len(order) < len(queued.vertex):
+            # Something waits for itself, with the queues or without them: building the graph names it.
+            order = np.lexsort((queued.tie, queued.turn))
+        first, then = queued.followers(order)
+        pairs, pair = encode(queued.after[first].astype(np.int64) * len(queued.costs) + queued.before[then])
+        rows = queued.costs[pairs // len(queued.costs)] + queued.costs[pairs % len(queued.costs)]
+        graph = EventGraph.from_edges(
+            edges.vertices,
+            np.concatenate([edges.sources, queued.vertex[first].astype(np.int32)]),
+            np.concatenate([edges.targets, queued.vertex[then].astype(np.int32)]),
+            np.concatenate([edges.cost, (pair + len(edges.costs)).astype(np.int32)]),
+            np.concatenate([edges.costs, rows]),
+            builder.name,
+        )
+        return replace(graph, vertex=graph.vertex[1 : len(builder.schedule) + 1])
+
+    def place(self, served: Served) -> Ints:
+        """Place of every operation among all that are served: a send where it leaves, a receive where it arrives.
+
+        0 for everything that no port serves.
+        """
+        place = np.zeros(len(self._builder.schedule), dtype=np.int64)
+        place[self._queued.operation[served.order]] = np.arange(len(served.order))
+        return place
 
 
 class _Builder:
-    """The vertices and edges of one schedule; operation i is vertex i + 1."""
+    """The vertices and edges of one schedule, and what its ports serve; operation i is vertex i + 1."""
 
     def __init__(self, schedule: Schedule, node: Ints) -> None:
         self.schedule, self.node = schedule, node
@@ -227,7 +270,7 @@ class _Builder:
         self.up_send, self.up_recv = sends[~scale_out], recvs[~scale_out]
         # (m - 1) G is what the body of a message takes on the wire; an empty message has none.
         self.body = np.maximum(schedule.size[self.out_send] - 1, 0)
-        self.edges = _Edges()
+        self.edges = _Collected()
         self.vertices = len(schedule) + 1
         self.issued = np.unique(schedule.before[schedule.on_start])
         self.arrivals: Ints = np.zeros(0, dtype=np.int64)
@@ -292,36 +335,55 @@ class _Builder:
         sizes = self.schedule.size[self.up_send]
         self.edges.add(self.up_send + 1, self.up_recv + 1, "up_bytes", sizes, up_messages=1)
 
-    def depths(self) -> Small:
-        """Depth of every vertex, from the edges so far."""
-        sources, targets = self.edges.ends()
+    def queued(self, rule: PortRule, ingress: bool, edges: Edges) -> Queued:
+        """What ports serve: the sends of every port by *rule* and, with *ingress*, the arrivals at every port."""
+        schedule, sides = self.schedule, []
+        bodies, body = encode(self.body)
+        rows = _occupied(bodies)
+        idle, gap, whole, whole_and_gap = (np.full(len(body), at) for at in (0, 1, 2, 2 + len(bodies)))
+        sender, receiver = schedule.rank[self.out_send], schedule.rank[self.out_recv]
+        if rule is PortRule.PORT:
+            port = self.node[sender], schedule.nic[self.out_send]
+            sides.append((self.out_send + 1, self.out_send, *port, idle, whole_and_gap + body))
+        elif rule is PortRule.DESTINATION:
+            towards = receiver if schedule.towards is None else schedule.towards[self.out_send]
+            sides.append((self.out_send + 1, self.out_send, sender, towards, idle, whole_and_gap + body))
+        if ingress:
+            port = self.node[receiver], schedule.nic[self.out_recv]
+            sides.append((self.arrivals, self.out_recv, *port, whole + body, gap))
+        columns = np.concatenate([np.zeros((7, 0), dtype=np.int64), *map(_numbered, range(len(sides)), sides)], axis=1)
+        side, vertex, operation, first, second, before, after = columns
+        ends, end = encode(second)
+        _, queue = encode((side * (int(first.max(initial=0)) + 1) + first) * max(len(ends), 1) + end)
+        turn = np.zeros_like(vertex) if schedule.turn is None else schedule.turn[operation]
+        tie = self._ties(edges, vertex, operation)
+        return Queued(vertex, operation, queue, turn, tie, before, after, rows)
+
+    def _ties(self, edges: Edges, vertex: Ints, operation: Ints) -> Ints:
+        """Number the queued *vertex* column by depth, then the position of its *operation* in its block, then rank."""
+        tie = np.empty(len(vertex), dtype=np.int64)
+        if len(vertex):
+            keys = self.schedule.rank[operation], self.schedule.block_position()[operation], self.depths(edges)[vertex]
+            tie[np.lexsort(keys)] = np.arange(len(vertex))
+        return tie
+
+    def depths(self, edges: Edges) -> Small:
+        """Depth of every vertex, not counting the queues of ports."""
         owners = np.concatenate([self.issued + 1, self.out_recv[: len(self.arrivals)] + 1]).astype(np.int32)
-        order, depth = topological_order(self.vertices, sources, targets, owners)
+        order, depth = topological_order(self.vertices, edges.sources, edges.targets, owners)
         if len(order) < self.vertices:
-            raise CycleError(_cycle_text(find_cycle(self.vertices, sources, targets, order), self.name))
+            raise CycleError(_cycle_text(find_cycle(self.vertices, edges.sources, edges.targets, order), self.name))
         return depth
 
-    def add_queues(self, rule: PortRule, ingress: bool) -> None:
-        """Add the queues of ports: the next send (or arrival) of a port follows the one before it."""
-        depth = self.depths()
-        schedule = self.schedule
-        sender, receiver = schedule.rank[self.out_send], schedule.rank[self.out_recv]
-        if rule is not PortRule.NONE:
-            port = (self.node[sender], schedule.nic[self.out_send])
-            end = receiver if schedule.towards is None else schedule.towards[self.out_send]
-            first, then = self._follow(port if rule is PortRule.PORT else (sender, end), depth[self.out_send + 1])
-            self.edges.add(self.out_send[first] + 1, self.out_send[then] + 1, "bytes", self.body[first], gaps=1)
-        if ingress:
-            port = (self.node[receiver], schedule.nic[self.out_recv])
-            first, then = self._follow(port, depth[self.arrivals])
-            self.edges.add(self.arrivals[first], self.arrivals[then], "bytes", self.body[then], gaps=1)
 
-    def _follow(self, queue: tuple[Ints, Ints], depth: Ints) -> tuple[Ints, Ints]:
-        """Pairs of messages (their place in ``out_send``) that follow each other in a queue, in issue order."""
-        sender = self.schedule.rank[self.out_send]
-        position = self.schedule.block_position()[self.out_send]
-        turn = np.zeros_like(depth) if self.schedule.turn is None else self.schedule.turn[self.out_send]
-        order = np.lexsort((sender, position, depth, turn, queue[1], queue[0]))
-        first, then = order[:-1], order[1:]
-        same = (queue[0][first] == queue[0][then]) & (queue[1][first] == queue[1][then])
-        return first[same], then[same]
+def _numbered(side: int, columns: tuple[Ints, ...]) -> Ints:
+    return np.stack([np.full(len(columns[0]), side), *columns])
+
+
+def _occupied(bodies: Ints) -> Ints:
+    """Costs of nothing, of a gap, of each of *bodies*, and of each with a gap."""
+    rows = np.zeros((2 + 2 * len(bodies), len(COMPONENTS)), dtype=np.int64)
+    rows[1, COMPONENTS.index("gaps")] = 1
+    rows[2:, COMPONENTS.index("bytes")] = np.concatenate([bodies, bodies])
+    rows[2 + len(bodies) :, COMPONENTS.index("gaps")] = 1
+    return rows

@@ -28,8 +28,9 @@ class Schedule:
     Columns that are None where there is nothing to say: ``scale_out``, which messages cross the scale-out network where
     node numbers cannot tell (in a quotient by symmetry, one rank stands for many), and ``towards``, which tells their
     ends apart there; ``turn``, which orders the sends of a port before anything else where more is known than
-    dependencies say (in a recorded job, what ran before what); ``reduces``, which operations belong to steps that add
-    what they receive to their own.
+    dependencies say (in a recorded job, what ran before what); ``step``, the slice of its channel that an operation
+    belongs to, counted alike on all ranks; ``reduces``, which operations belong to steps that add what they receive to
+    their own.
     Arrays of length d (dependencies): operation ``after[i]`` waits until operation ``before[i]`` has
     finished, or only started where ``on_start[i]`` (``irequires``).
     """
@@ -48,6 +49,7 @@ class Schedule:
     scale_out: NDArray[np.bool_] | None = None
     towards: Ints | None = None
     turn: Ints | None = None
+    step: Ints | None = None
     reduces: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 # Tag of a message: channel, then link, then whether it acknowledges a FIFO slot.
 LINK_TAG = 1 << 6
-_ACKNOWLEDGE_TAG = 1 << 31
+ACKNOWLEDGE_TAG = 1 << 31
 
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -204,7 +204,7 @@ class _Layout:
         rank, channel = self.slices.rank[rows], self.slices.channel[rows]
         is_calc = phase == _CALC
         acknowledges = (phase == _TELL) | (phase == _HEAR)
-        tag = channel + LINK_TAG * self.link[self.order] + acknowledges * _ACKNOWLEDGE_TAG
+        tag = channel + LINK_TAG * self.link[self.order] + acknowledges * ACKNOWLEDGE_TAG
         before, after = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
         return Schedule(
             ranks=ranks,
@@ -219,5 +219,6 @@ class _Layout:
             after=after,
             on_start=np.zeros(len(before), dtype=np.bool_),
             scale_out=leaves[self.order],
+            step=self.slices.step[rows],
             reduces=None if self.slices.reduces is None else self.slices.reduces[rows],
         )

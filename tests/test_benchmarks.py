@@ -160,7 +160,7 @@ def test_quotient_of_a_ring_is_linear_in_ranks(load):
     graphs, fabric = load("graphs"), load_fabric()
     found = [signature_graph(graphs.ring(ranks, 2, ranks << 14, 4), fabric) for ranks in (8, 16, 24, 32)]
     assert {one.method for one in found} == {"quotient"}
-    assert len(set(np.diff([one.graph.vertices for one in found]).tolist())) == 1
+    assert len(set(np.diff([one.in_order().vertices for one in found]).tolist())) == 1
 
 
 def counted(monkeypatch):

@@ -121,6 +121,22 @@ class Rings:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """Records of one *process* that should be in *table*: *count* of *of* are lost.
+
+    *code* is one of :data:`~atlas_lp.traces.lost.KINDS`; *cut* more are missing near an end of the recording, where
+    the capture may have cut them.
+    """
+
+    code: str
+    process: int
+    table: str
+    of: int
+    count: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FileRecords:
     """What one file holds, before anything is selected of it."""
 
@@ -143,5 +159,9 @@ class FileRecords:
     windows: dict[int, list[Window]] = field(default_factory=dict)
     """Where the range or the marks of a selection lie, by process: sorted, on the clock of the file, which also gives
     the order of calls; empty where all of the file is wanted."""
+    losses: tuple[Loss, ...] = ()
+    """Records that are missing from the file, and of how many."""
+    warnings: tuple[str, ...] = ()
+    """What the tool that captured the file itself says is missing."""
     shift_ns: int = 0
     """What was added to times of that clock to put GPU activity on the clock of the host."""

@@ -50,11 +50,15 @@ OPERATION_COLUMNS = (
 
 @dataclass(frozen=True, order=True)
 class Gap:
-    """Something the trace lacks, or that was left out: a short *code*, how often, and words for people."""
+    """Something the trace lacks, or that was left out: a short *code*, how often, and words for people.
+
+    *of* is how many there should be, 0 where nothing says; see :mod:`~atlas_lp.traces.lost`.
+    """
 
     code: str
     count: int
     message: str
+    of: int = 0
 
     def as_json(self) -> dict[str, object]:
         """Return the fields as a plain dict."""
@@ -97,7 +101,8 @@ class Trace:
     kernel launch.  ``algorithm``, ``protocol`` and ``element_bytes`` are empty (0) unless a source says so; the
     ``*_source`` columns name it.  ``parts`` are recorded elements and last chunks of the channels, one after another.
     ``topologies`` has one entry per communicator.  ``work`` is all GPU work with what it waited for, None where the
-    source does not say.
+    source does not say.  With ``allow_lost`` readings are allowed that lost many of their records
+    (:mod:`~atlas_lp.traces.lost`).
     """
 
     files: tuple[str, ...]
@@ -111,6 +116,7 @@ class Trace:
     placement: str = "recorded"
     topologies: tuple[Topology, ...] = ()
     work: Work | None = None
+    allow_lost: bool = False
 
     def column(self, table: str, name: str) -> NDArray[Any]:
         """One column of a table as a numpy array."""

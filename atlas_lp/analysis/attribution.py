@@ -88,7 +88,9 @@ class Attribution:
             for crossing in walk
             if crossing.passage is not None and crossing.passage not in self.hops
         }
-        self.hops.update(find_hops(wanted, self.job.signed.signatures, self.classes, self.job.fabric))
+        self.hops.update(
+            find_hops(wanted, self.job.signed.signatures, self.classes, self.job.fabric, self.job.order_at)
+        )
         return [self._payers(walk, axis) for walk in walks]
 
     def _walk(self, where: Point) -> list[Crossing]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import atlas_lp
 from atlas_lp.analysis.as_json import box_json, envelopes_json, joint_json, native_json, signature_json, tolerance_json
-from atlas_lp.analysis.assumptions import job_assumptions
+from atlas_lp.analysis.assumptions import differs, job_assumptions
 from atlas_lp.analysis.attribution import Attribution
 from atlas_lp.collectives.rank_classes import times_ns
 from atlas_lp.goal.event_graph import COMPONENTS
@@ -25,6 +25,7 @@ from atlas_lp.solver.axis import AXES
 from atlas_lp.solver.envelope import Envelope
 from atlas_lp.solver.highs import Certificate
 from atlas_lp.solver.longest_path import BYTES, MESSAGES
+from atlas_lp.solver.port_order import TOLERATED
 from atlas_lp.traces.trace import Gap
 from atlas_lp.units import number
 
@@ -108,7 +109,7 @@ class Summary:
 
     def _dependencies(self) -> dict[str, Any]:
         """Which reading of the trace was used, and the native time by each that is possible."""
-        possible = possible_readings(self.trace)
+        possible = possible_readings(self.signed)
         times = {reading: number(self.job.native_ns(reading)) for reading in {self.job.dependencies, *possible}}
         return {"used": self.job.dependencies, "makespan_ns": times}
 
@@ -197,6 +198,10 @@ class Summary:
                     f"{100 * max(widths):.2g} % above the lower ones",
                 )
             )
+        orders = [e.order for e in self.envelopes.values() if e.order is not None and e.order.difference > TOLERATED]
+        if orders:
+            worst = max(orders, key=lambda order: (order.difference, order.worst_at))
+            gaps.append(Gap("port-order", len(orders), f"signatures whose {differs(worst)}"))
         count, times = self.contention["instances"], self.contention["makespan_ns"]
         if count and not self.job.contention:
             more = 100 * (times["shared"] / times["not_shared"] - 1)

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
+from atlas_lp.collectives.signature_graph import all_ranks
 from atlas_lp.fabrics.fabric import Fabric
-from atlas_lp.goal import EventGraph, Schedule, event_graph
+from atlas_lp.goal import EventGraph, Schedule
 from atlas_lp.goal.schedule import SEND, Ints
-from atlas_lp.signatures.algorithms.expand import expand, operation_count
+from atlas_lp.signatures.algorithms.expand import operation_count
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.axis import Point
 from atlas_lp.solver.envelope import RankClasses
@@ -58,11 +60,12 @@ def find_hops(
     signatures: Mapping[str, Signature],
     classes: Mapping[tuple[str, int], RankClasses],
     fabric: Fabric,
+    order_at: Mapping[str, tuple[Fraction, Fraction]] | None = None,
 ) -> dict[Passage, Amounts]:
     """Return the hops of every passage, given with a point where its plane is the highest.
 
-    *signatures* are by key, *classes* by key and number.  Passages of signatures that are too large are missing from
-    the result.  Schedules are expanded one at a time.
+    *signatures* are by key, *classes* by key and number; *order_at* by key is the point in whose order ports serve.
+    Passages of signatures that are too large are missing from the result.  Schedules are expanded one at a time.
     """
     together: dict[tuple[str, int], list[Passage]] = defaultdict(list)
     for passage in passages:
@@ -70,7 +73,8 @@ def find_hops(
             together[passage.key, passage.classes].append(passage)
     found: dict[Passage, Amounts] = {}
     for split, own in together.items():
-        walker = _Walker(signatures[split[0]], classes[split], fabric)
+        serving = fabric.in_order_of((order_at or {}).get(split[0], fabric.order_at))
+        walker = _Walker(signatures[split[0]], classes[split], serving)
         found.update((passage, walker.hops(passage, passages[passage])) for passage in own)
     return found
 
@@ -80,8 +84,9 @@ class _Walker:
 
     def __init__(self, signature: Signature, classes: RankClasses, fabric: Fabric) -> None:
         self.fabric = fabric
-        self.schedule: Schedule = expand(signature, fabric.reduce_copy, fabric.credits)
-        self.graph = event_graph(self.schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
+        found = all_ranks(signature, fabric)
+        self.schedule: Schedule = found.schedule
+        self.graph = found.in_order()
         of_rank = np.array(classes.of_rank or (0,) * signature.ranks)
         self.class_of_vertex = np.full(self.graph.vertices, -1)
         self.class_of_vertex[self.graph.vertex] = of_rank[self.schedule.rank]

@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from atlas_lp.cache.store import Store, content_key
 from atlas_lp.collectives.limits import Limits
 from atlas_lp.collectives.rank_classes import can_solve_by_rank, choose_classes, planes_between
-from atlas_lp.collectives.signature_graph import SignatureGraph, needs_bracket, signature_graph
+from atlas_lp.collectives.signature_graph import SignatureGraph, UnevenRing, all_ranks, signature_graph
 from atlas_lp.fabrics.fabric import Fabric
+from atlas_lp.goal.event_graph import EventGraph
 from atlas_lp.progress import Progress
-from atlas_lp.signatures.algorithms.expand import MODEL_VERSION
-from atlas_lp.signatures.algorithms.ring import bracket
+from atlas_lp.signatures.algorithms.expand import MODEL_VERSION, operation_count
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
-from atlas_lp.solver.solve import PlanesFound, solve
+from atlas_lp.solver.port_order import solve_in_order, solve_messages
+from atlas_lp.solver.solve import How, solve
 
 
 class CollectiveSolver:
@@ -95,55 +96,81 @@ class CollectiveSolver:
         """
 
         def planes() -> Envelope:
-            found = signature_graph(signature, self.fabric, use_symmetry=False)
-            corners = envelope.box.corners()
-            between = planes_between(found.graph, found.rank_of_vertex, signature.ranks, self.fabric.theta(), corners)
+            found = all_ranks(signature, self.fabric.in_order_of(envelope.order_at or self.fabric.order_at))
+            graph = found.in_order()
+            corners, ranks = envelope.box.corners(), found.rank_of_vertex(graph)
+            between = planes_between(graph, ranks, signature.ranks, self.fabric.theta(), corners)
             return replace(envelope, classes=RankClasses(tuple(range(signature.ranks)), tuple(between)))
 
         key = content_key({"of": self.key(signature), "by": "rank"})
         return self.store.solved(key, planes, _about(signature), counted=False).by_class
 
-    def graph(self, signature: Signature) -> SignatureGraph | None:
-        """The graph to solve *signature* by, the cheapest that is exact; None when only a bracket is affordable."""
-        if self.use_symmetry and needs_bracket(signature, self.limits.full_operations):
+    def graph(self, signature: Signature) -> tuple[EventGraph, str] | None:
+        """The graph of *signature* in the order of ``fabric.order_at``, and how it was made; None for a bracket."""
+        uneven = UnevenRing.of(signature, self.fabric)
+        if uneven is not None and self._needs_bracket(signature):
             return None
-        return signature_graph(signature, self.fabric, self.use_symmetry)
+        if uneven is not None:
+            return all_ranks(signature, self.fabric).in_order(), "full"
+        found = signature_graph(signature, self.fabric, self.use_symmetry)
+        return found.in_order(), found.method
 
-    def solve(self, signature: Signature, *, by_class: bool = False, planes: PlanesFound | None = None) -> Envelope:
+    def solve(self, signature: Signature, *, by_class: bool = False, **how: Unpack[How]) -> Envelope:
         """Solve *signature*: by symmetry where that is exact, fully where that is affordable, else as a bracket.
 
-        ``method`` of the result says which.  A bracket is the envelope with all chunks as large as the largest; its
-        ``bracket_width`` is the largest relative distance, at the corners of the box, to that with all chunks as small
-        as the smallest.  With *by_class* ranks that start or end earlier than others get planes of their own.
-        *planes* is told how many were found.
+        ``method`` of the result says which.  A bracket is the bound from above of a ring whose chunks differ; its
+        ``bracket_width`` is the largest relative distance, at the corners of the box, to that from below.  With
+        *by_class* ranks that start or end earlier than others get planes of their own.
         """
-        found = self.graph(signature)
-        if found is None:
-            return self._bracket(signature, planes)
-        envelope = replace(self._solved(found, planes), method=found.method)
+        return self.solved(signature, by_class=by_class, **how)[1]
+
+    def solved(
+        self, signature: Signature, *, by_class: bool = False, **how: Unpack[How]
+    ) -> tuple[EventGraph, Envelope]:
+        """What :meth:`solve` does; with the graph that was solved, of a bracket the one from above."""
+        how = {"limits": self.limits.check, **how}
+        uneven = UnevenRing.of(signature, self.fabric)
+        if uneven is None:
+            found = signature_graph(signature, self.fabric, self.use_symmetry)
+            graph, envelope = solve_messages(found.messages, self._middle, self.box, **how)
+            envelope = replace(envelope, method=found.method)
+        else:
+            found, graph, envelope = self._uneven(uneven, **how)
         if by_class:
-            classes = self._by_class(found, envelope)
+            classes = self._by_class(found, graph, envelope)
             envelope = replace(envelope, classes=classes, sent=found.sent_by_rank())
-        return envelope
+        return graph, envelope
 
-    def _solved(self, found: SignatureGraph, planes: PlanesFound | None) -> Envelope:
-        """The envelope of a graph, checked at points of the box alone: an entry does not depend on the native point."""
-        middle = self.fabric.at(latency_ns=self.box.middle[0], gap_ns_per_byte=self.box.middle[1])
-        return solve(found.graph, middle, self.box, limits=self.limits.check, progress=planes)
+    @property
+    def _middle(self) -> Fabric:
+        """The fabric at the middle of the box: what is solved there does not depend on the native point."""
+        return self.fabric.at(latency_ns=self.box.middle[0], gap_ns_per_byte=self.box.middle[1])
 
-    def _bracket(self, signature: Signature, planes: PlanesFound | None) -> Envelope:
-        lower, upper = (signature_graph(side, self.fabric) for side in bracket(signature))
-        most, least = (self._solved(side, planes) for side in (upper, lower))
+    def _needs_bracket(self, signature: Signature) -> bool:
+        """Whether all ranks of a ring whose chunks differ are too many to expand."""
+        return self.use_symmetry and operation_count(signature) > self.limits.full_operations
+
+    def _uneven(self, uneven: UnevenRing, **how: Unpack[How]) -> tuple[SignatureGraph, EventGraph, Envelope]:
+        """Solve a ring whose chunks differ, all ranks or as a bracket, in the order of its bound from above."""
+        graph, above = solve_messages(uneven.above.messages, self._middle, self.box, **how)
+        fabric = self._middle.in_order_of(above.order_at or self.fabric.order_at)
+        if not self._needs_bracket(uneven.signature):
+            whole = signature_graph(uneven.signature, self.fabric, use_symmetry=False)
+            ordered = uneven.in_order(whole, fabric)
+            graph, envelope = solve_in_order(whole.messages, ordered.in_order(), fabric, self.box, **how)
+            return whole, graph, replace(envelope, method="full")
+        below = solve(uneven.in_order(uneven.below, fabric).in_order(), fabric, self.box, **how)
         points = [(Fraction(x, w), Fraction(y, w)) for x, y, w in self.box.corners()]
-        tops = [most.time_ns(*where) for where in points]
-        width = max(float(abs(top - least.time_ns(*where)) / top) for top, where in zip(tops, points, strict=True))
-        return replace(most, method="bracket", bracket_width=width, sent=upper.sent_by_rank())
+        tops = [above.time_ns(*where) for where in points]
+        least = [uneven.least_ns(below, where, fabric) for where in points]
+        width = max(float((top - low) / top) for top, low in zip(tops, least, strict=True))
+        return uneven.above, graph, replace(above, method="bracket", bracket_width=width)
 
-    def _by_class(self, found: SignatureGraph, whole: Envelope) -> RankClasses | None:
+    def _by_class(self, found: SignatureGraph, graph: EventGraph, whole: Envelope) -> RankClasses | None:
         """Solve between every two classes of ranks; None when all ranks are alike."""
-        graph, ranks = found.graph, found.rank_of_vertex
         if not len(graph.vertex):
             return None
+        ranks = found.rank_of_vertex(graph)
         fixed, corners = self.fabric.theta(), whole.box.corners()
         thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
         count, planes = int(found.goal_rank.max()) + 1, len(whole.vectors)

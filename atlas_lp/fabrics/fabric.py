@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 
 from atlas_lp.errors import FabricError, UnitError
-from atlas_lp.goal.event_graph import COMPONENTS, PortRule
+from atlas_lp.goal.event_graph import COMPONENTS, EventGraph, PortMessages, PortRule
+from atlas_lp.goal.schedule import Ints, Schedule
 from atlas_lp.inputs import MOST_TOML, parse_toml, read_text
 from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.units import format_bandwidth, format_time, number, parse_bandwidth, parse_time_ns
@@ -29,6 +30,7 @@ class Fabric:
     *up_latency_ns* and *up_gap_ns_per_byte* are the fixed L and G of scale-up hops, which have no o and g.
     *gpus_per_nic* consecutive GPUs of a node share one NIC, and with it the queue of its port; with *ingress* messages
     queue at the NIC that receives them, too.  *reduce_copy* is a table of reduce/copy times, or the name of one.
+    *order_point* is the (L, G) at which ports serve first come, first served, where that is not the native point.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Fabric:
     ingress: bool = False
     reduce_copy: str | CostTable = "gh200"
     credits: str = "local"
+    order_point: tuple[Fraction, Fraction] | None = None
 
     @property
     def native(self) -> tuple[Fraction, Fraction]:
@@ -62,6 +65,28 @@ class Fabric:
         )
         return dict(zip(COMPONENTS, values, strict=True))
 
+    @property
+    def order_at(self) -> tuple[Fraction, Fraction]:
+        """The point (L, G) that decides in which order a port serves its messages."""
+        return self.order_point or self.native
+
+    def in_order_of(self, where: tuple[Fraction, Fraction]) -> Fabric:
+        """The same fabric whose ports serve in the order of another point (L, G)."""
+        return replace(self, order_point=where)
+
+    def messages(self, schedule: Schedule, node_of_rank: Ints | None = None) -> PortMessages:
+        """What the ports of this fabric have to serve in *schedule*; raises what :func:`~.event_graph` raises."""
+        return PortMessages(schedule, node_of_rank, self.port_rule, self.ingress)
+
+    def graph(self, schedule: Schedule, node_of_rank: Ints | None = None) -> EventGraph:
+        """The LogGP graph of *schedule* by the port rule of this fabric, in the order of :attr:`order_at`."""
+        messages = self.messages(schedule, node_of_rank)
+        return messages.graph(messages.served(self.theta_at(self.order_at)))
+
+    def theta_at(self, where: tuple[Fraction, Fraction]) -> dict[str, Fraction]:
+        """The parameters with (L, G) at *where*."""
+        return {**self.theta(), "messages": where[0], "bytes": where[1]}
+
     def fixed(self) -> dict[str, str]:
         """Everything but the native point, as exact text: what a solved envelope depends on."""
         return {
@@ -73,6 +98,7 @@ class Fabric:
             "ingress": str(self.ingress).lower(),
             "reduce_copy": load_costs(self.reduce_copy).digest,
             "credits": self.credits,
+            "order_at": ", ".join(map(str, self.order_at)),
         }
 
     def at(
@@ -83,14 +109,18 @@ class Fabric:
         up_latency_ns: Fraction | None = None,
         up_gap_ns_per_byte: Fraction | None = None,
     ) -> Fabric:
-        """Return the same fabric with another native point, or with other scale-up hops."""
-        return replace(
+        """Return the same fabric with another native point, or with other scale-up hops.
+
+        Ports go on serving in the order of the point where they did: another native point is another question.
+        """
+        moved = replace(
             self,
             latency_ns=self.latency_ns if latency_ns is None else latency_ns,
             gap_ns_per_byte=self.gap_ns_per_byte if gap_ns_per_byte is None else gap_ns_per_byte,
             up_latency_ns=self.up_latency_ns if up_latency_ns is None else up_latency_ns,
             up_gap_ns_per_byte=self.up_gap_ns_per_byte if up_gap_ns_per_byte is None else up_gap_ns_per_byte,
         )
+        return moved if moved.native == self.native else moved.in_order_of(self.order_at)
 
     def describe(self) -> str:
         """One line with every value, for reports."""

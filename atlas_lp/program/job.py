@@ -80,9 +80,14 @@ class Job:
         return self.solver.fabric
 
     @property
+    def order_at(self) -> dict[str, tuple[Fraction, Fraction]]:
+        """The point in whose order ports serve the messages of every signature, by key, where they queue up at all."""
+        return {key: envelope.order_at for key, envelope in self.envelopes.items() if envelope.order_at is not None}
+
+    @property
     def gaps(self) -> tuple[Gap, ...]:
         """Everything that the trace lacks, or that was left out, on the way to the program."""
-        return (*self.trace.gaps, *self.signed.gaps, *self.links.by(self.dependencies).gaps)
+        return (*self.signed.all_gaps, *self.links.by(self.dependencies).gaps)
 
     @property
     def program(self) -> Program:
@@ -129,7 +134,7 @@ class Job:
     def message_graph(self, dependencies: str | None = None) -> Schedule:
         """Every message of the trace as one schedule; raises what :func:`~.message_graph.message_graph` does."""
         links = self.links.as_recorded(dependencies or self.dependencies)
-        return message_graph(self.signed, self.fabric, links)
+        return message_graph(self.signed, self.fabric, links, self.order_at)
 
     def solve(self, progress: PlanesFound | None = None) -> Envelope:
         """The envelope of the program, from the store where the same program was solved before."""

@@ -7,15 +7,18 @@ Unlike in the composition, every rank of a collective begins when it arrives and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
+
 import numpy as np
 
+from atlas_lp.collectives.signature_graph import all_ranks
 from atlas_lp.errors import UnsupportedError
 from atlas_lp.fabrics.fabric import Fabric
-from atlas_lp.goal.event_graph import issue_order
 from atlas_lp.goal.schedule import CALC, Ints, Schedule
 from atlas_lp.program.dependencies.links import Links
 from atlas_lp.program.nic_sharing import busy_periods
-from atlas_lp.signatures.algorithms.expand import MAX_OPERATIONS, expand, operation_count
+from atlas_lp.signatures.algorithms.expand import MAX_OPERATIONS, operation_count
 from atlas_lp.traces.signing.sign import SignedInstance
 from atlas_lp.traces.signing.signed_trace import SignedTrace
 
@@ -29,11 +32,18 @@ _PLACE_BITS = 32
 _GAP, _BEGIN, _BODY, _END = range(4)
 
 
-def message_graph(signed: SignedTrace, fabric: Fabric, links: Links) -> Schedule:
+def message_graph(
+    signed: SignedTrace,
+    fabric: Fabric,
+    links: Links,
+    order_at: Mapping[str, tuple[Fraction, Fraction]] | None = None,
+) -> Schedule:
     """Expand all instances of *signed*, which follow each other by *links*, into one schedule whose ranks are the GPUs.
 
-    Delays of hosts are calcs, too, so that what waits beside computation is understood by graphs, and only links by the
-    order of streams by a simulator that runs one calc of a cpu at a time.
+    Where a collective has a NIC to itself, its ports serve in the order of the point that *order_at* names by the key
+    of its signature, as when it is solved alone.  Delays of hosts are calcs, too, so that what waits beside
+    computation is understood by graphs, and only links by the order of streams by a simulator that runs one calc of a
+    cpu at a time.
 
     Raises :class:`~atlas_lp.errors.UnsupportedError` when that needs more than the limit of operations, before
     anything is expanded, and when ranks are missing.
@@ -46,13 +56,13 @@ def message_graph(signed: SignedTrace, fabric: Fabric, links: Links) -> Schedule
         )
     builder = _Builder(signed, fabric)
     builder.add_links(links)
-    expanded: dict[str, tuple[Schedule, Ints]] = {}
+    expanded: dict[str, Schedule] = {}
     for number, instance in enumerate(signed.instances):
         key = instance.signature.key()
         if key not in expanded:
-            schedule = expand(instance.signature, fabric.reduce_copy, fabric.credits)
-            expanded[key] = schedule, issue_order(schedule, np.array(instance.signature.nodes))
-        builder.add_instance(number, instance, *expanded[key])
+            serving = fabric.in_order_of((order_at or {}).get(key, fabric.order_at))
+            expanded[key] = all_ranks(instance.signature, serving).schedule
+        builder.add_instance(number, instance, expanded[key])
     return builder.schedule()
 
 
@@ -129,8 +139,8 @@ class _Builder:
         self.dependencies.append((before[before >= 0], gap[before >= 0]))
         self.dependencies.append((gap[after >= 0], after[after >= 0]))
 
-    def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule, place: Ints) -> None:
-        """Add the messages and calcs of one instance, from begin to end on each of its GPUs, in their issue order."""
+    def add_instance(self, number: int, instance: SignedInstance, schedule: Schedule) -> None:
+        """Add the messages and calcs of one instance, from begin to end on each of its GPUs, in their turn."""
         positions = np.array(instance.positions)
         if (positions < 0).any():
             raise UnsupportedError("ranks are missing, so their messages have no place: export single signatures")
@@ -139,6 +149,7 @@ class _Builder:
         operation = operation_of_label[schedule.rank]
         gpu = gpu_of_label[schedule.rank]
         is_calc = schedule.kind == CALC
+        place = np.zeros(len(gpu), dtype=np.int64) if schedule.turn is None else schedule.turn
         tags = schedule.tag + (instance.instance.communicator << _TAG_BITS)
         own = self._add(
             gpu,

@@ -237,7 +237,7 @@ _METHODS = {
 def envelope(result: Document) -> list[Block]:
     """The exact envelope of one graph."""
     graph, native = result["graph"], result["native"]
-    size = "a bracket of two" if graph["vertices"] is None else f"{graph['vertices']} vertices, {graph['edges']} edges"
+    size = f"{graph['vertices']} vertices, {graph['edges']} edges"
     method = _METHODS[graph.get("method", "full")]
     return [
         f"graph: {graph['ranks']} ranks, {size}",

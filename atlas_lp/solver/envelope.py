@@ -105,6 +105,19 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class PortOrder:
+    """In which order the ports serve messages: as they become ready *at* a point (L, G).
+
+    T differs from first come, first served by at most *difference* (relative) at the points of the box that were
+    compared, which are its corners, breakpoints of T(L) and T(G), and powers of two of *at*; most at *worst_at*.
+    """
+
+    at: tuple[Fraction, Fraction]
+    difference: float
+    worst_at: tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True)
 class RankClasses:
     """How a collective passes time on: ``planes`` are (arriving class, ending class, path vectors).
 
@@ -144,7 +157,8 @@ class Envelope:
     graph was made: ``full``, ``quotient`` (by symmetry, as exact) or ``bracket`` (an upper bound, *bracket_width*
     relative above a lower one).  Solved with a tolerance, T lies at most *tolerance_reached* (relative) above the
     planes.  *classes* are the planes between classes of ranks, None where all ranks are alike.  *sent* is what each
-    rank puts on its NIC: the bytes of all bodies, the messages, and the bytes of the largest body.
+    rank puts on its NIC: the bytes of all bodies, the messages, and the bytes of the largest body.  *order* is None
+    where no two messages meet on a port.
     """
 
     vectors: tuple[PathVector, ...]
@@ -156,6 +170,12 @@ class Envelope:
     tolerance_reached: float = 0.0
     classes: RankClasses | None = None
     sent: tuple[tuple[int, int, int], ...] = ()
+    order: PortOrder | None = None
+
+    @property
+    def order_at(self) -> tuple[Fraction, Fraction] | None:
+        """The point (L, G) in whose order ports serve; None where no two messages meet on one."""
+        return None if self.order is None else self.order.at
 
     @property
     def by_class(self) -> RankClasses:

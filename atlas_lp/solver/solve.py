@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import zip_longest
+from typing import TypedDict
 
 from atlas_lp.errors import InputError
 from atlas_lp.fabrics.fabric import Fabric
@@ -18,6 +19,14 @@ from atlas_lp.solver.upper_envelope import explore
 
 PlanesFound = Callable[[int], None]
 """Called with the number of planes known, after every evaluation."""
+
+
+class How(TypedDict, total=False):
+    """Keywords of :func:`solve` that others pass on."""
+
+    limits: CheckLimits | None
+    progress: PlanesFound | None
+    tolerance: Fraction
 
 
 def solve(

@@ -24,7 +24,7 @@ import numpy as np
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import InputError, UnsupportedError
 from atlas_lp.fabrics.fabric import Fabric
-from atlas_lp.goal import EventGraph, event_graph
+from atlas_lp.goal import EventGraph
 from atlas_lp.goal.per_node import numbered, per_node
 from atlas_lp.peak_memory import peak_bytes, restart_peak
 from atlas_lp.program.job import Job, solve_job
@@ -142,7 +142,7 @@ def _monolithic(watch: _Watch, job: Job, points: Points) -> Method:
         schedule = job.message_graph()
     except UnsupportedError as error:
         return watch.skipped(str(error))
-    graph = event_graph(schedule, job.trace.column("gpus", "node"), fabric.port_rule, fabric.ingress)
+    graph = fabric.graph(schedule, job.trace.column("gpus", "node"))
     return watch.evaluated(graph, fabric, points)
 
 

@@ -14,7 +14,7 @@ from atlas_lp.signatures.slices import Slices
 
 Ints = NDArray[np.int64]
 
-MODEL_VERSION = "3"
+MODEL_VERSION = "4"
 """Changes whenever any rule changes that alters the graph of some signature; part of every cache key."""
 
 MAX_OPERATIONS = 60_000_000

@@ -6,8 +6,8 @@ Source: NVIDIA/nccl ``device/all_reduce.h``, ``all_gather.h``, ``reduce_scatter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from atlas_lp.signatures.slices import Messages, Slices
 from atlas_lp.signatures.topology import assumed_rings
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 _P = Primitive
 PRIMITIVES = tuple(Primitive)
@@ -31,7 +32,8 @@ PRIMITIVES = tuple(Primitive)
 class Steps:
     """Slices of all ring indices of one channel in program order, ring index by ring index.
 
-    Arrays of equal length: ``index`` (ring index), ``step`` (position in the program of that index),
+    Arrays of equal length: ``index`` (ring index), ``step`` (position in the program of that index, empty slices
+    counted, so that a step of all indices is the same one),
     ``primitive`` (number in :data:`PRIMITIVES`), ``chunk`` (global chunk number, for checks) and
     ``elements`` (work units of the slice, never 0).
     """
@@ -48,30 +50,50 @@ def ring_slices(signature: Signature, reduce_copy: CostTable, labels: Ints) -> S
 
     Every connection goes to the next rank of a channel's ring, so its link is 0.
     """
-    columns: list[list[Ints]] = [[] for _ in range(8)]
+    channels = []
     for part in signature.parts:
-        ring = np.array(signature.rings[part.ring])
-        index_of = np.empty_like(ring)
-        index_of[ring] = np.arange(signature.ranks)
-        steps = ring_steps(signature, part, index_of[labels])
+        steps = ring_steps(signature, part, _index_of(signature, part)[labels])
         data = steps.elements * signature.element_bytes
         cost = np.zeros_like(data)
         for number in np.unique(steps.primitive).tolist():
             mine = steps.primitive == number
             cost[mine] = reduce_copy.time_ns(PRIMITIVES[number], signature.protocol, data[mine])
-        values = (
-            ring[steps.index],
-            np.full_like(data, part.channel),
-            steps.step,
-            steps.primitive,
-            signature.protocol.wire_bytes(data),
-            cost,
-            ring[(steps.index + 1) % signature.ranks],
-            ring[steps.index - 1],
-        )
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
-    rank, channel, step, primitive, wire, cost, following, previous = (np.concatenate(c) for c in columns)
+        wire = signature.protocol.wire_bytes(data)
+        channels.append(_Channel(part, steps.index, steps.step, steps.primitive, wire, cost))
+    return _joined(signature, channels)
+
+
+@dataclass(frozen=True)
+class _Channel:
+    """Slices of one channel: ring index, step, primitive, bytes on the wire and time of each."""
+
+    part: ChannelPart
+    index: Ints
+    step: Ints
+    primitive: Ints
+    wire: Ints
+    cost: Ints
+
+
+def _index_of(signature: Signature, part: ChannelPart) -> Ints:
+    """Place of every label in the ring of *part*."""
+    ring = np.array(signature.rings[part.ring])
+    index_of = np.empty_like(ring)
+    index_of[ring] = np.arange(signature.ranks)
+    return index_of
+
+
+def _joined(signature: Signature, channels: list[_Channel]) -> Slices:
+    """The slices of all channels, each of which sends to the next rank of its ring and receives from the one before."""
+    columns = []
+    for own in channels:
+        ring = np.array(signature.rings[own.part.ring])
+        channel = np.full_like(own.step, own.part.channel)
+        ends = ring[own.index], ring[(own.index + 1) % signature.ranks], ring[own.index - 1]
+        columns.append((*ends, channel, own.step, own.primitive, own.wire, own.cost))
+    rank, following, previous, channel, step, primitive, wire, cost = (
+        np.concatenate(column) for column in zip(*columns, strict=True)
+    )
     receives = np.flatnonzero(np.array([p.receives for p in PRIMITIVES])[primitive])
     sends = np.flatnonzero(np.array([p.sends for p in PRIMITIVES])[primitive])
     return Slices(
@@ -122,14 +144,13 @@ def _occupied(index: Ints, back: Ints, lengths: Ints, primitives: int) -> tuple[
 
 
 def _sliced(signature: Signature, index: Ints, step: Ints, primitive: Ints, chunk: Ints, elements: Ints) -> Steps:
-    """Cut primitives into slices, drop empty ones, and number the rest per ring index in program order."""
+    """Cut primitives into slices, numbered in program order, and drop empty ones."""
     chunking = signature.chunking
     order = np.lexsort((step, index))
     pieces = slice_sizes(elements[order], signature.protocol, chunking, signature.element_bytes)
-    row, _ = np.nonzero(pieces)
-    index, primitive, chunk = (column[order][row] for column in (index, primitive, chunk))
-    first = np.searchsorted(index, index)
-    return Steps(index, np.arange(len(index)) - first, primitive, chunk, pieces[pieces > 0])
+    row, piece = np.nonzero(pieces)
+    index, step, primitive, chunk = (column[order][row] for column in (index, step, primitive, chunk))
+    return Steps(index, step * pieces.shape[1] + piece, primitive, chunk, pieces[pieces > 0])
 
 
 def ring_operations(signature: Signature) -> int:
@@ -216,12 +237,6 @@ def last_alignment(signature: Signature) -> int:
     return alignment_220(_task(signature))
 
 
-def last_lengths(signature: Signature, part: ChannelPart) -> Ints:
-    """Length of every chunk in the last, partial loop of AllReduce (zeros when all loops are full)."""
-    left = part.count % (signature.ranks * signature.chunk_bytes // signature.element_bytes)
-    return _cut(left, _last_chunk(signature, part, left), signature.ranks)
-
-
 def _last_chunk(signature: Signature, part: ChannelPart, left: int) -> int:
     return part.last_chunk or round_up(ceil_div(left, signature.ranks), last_alignment(signature))
 
@@ -238,22 +253,88 @@ def _cut(left: int, length: int, ranks: int) -> Ints:
     return lengths
 
 
-def bracket(signature: Signature) -> tuple[Signature, Signature]:
-    """Two signatures with equal chunks around an AllReduce whose last chunks differ.
+def ring_bounds(signature: Signature, reduce_copy: CostTable, labels: Ints, share: int) -> tuple[Slices, Slices]:
+    """Slices of the ranks *labels* that bound those of rings whose chunks differ, from above and from below.
 
-    The second has all chunks of the last loop as large as the largest: an upper bound.  The first has them as large as
-    the average, rounded down: a lower bound up to rounding, because T is convex in the chunk sizes and does not change
-    when they are moved round the ring by whole nodes, so that averaging can only lower it.
+    Above, every slice takes as long and is as large as that of the worst chunk of its loop, and is there if any chunk
+    has one: no edge of the graph of all ranks costs more, and what an empty slice leaves out is implied.  Below, it
+    takes the mean of the *share* chunks that take least, rounded down, and is there if every chunk has one.  Where
+    ranks form classes of at least *share* that are exact for equal chunks, this is at most the mean over each
+    class; the mean over every class of a solution of the LP of all ranks is one of the LP of classes with mean costs,
+    so that the time can only be less.  Both hold where ports serve messages in one order (docs/model.md#symmetry).
     """
-    n, unit = signature.ranks, last_alignment(signature)
-    least, most = [], []
+    above: list[_Channel] = []
+    below: list[_Channel] = []
     for part in signature.parts:
-        tail = last_lengths(signature, part)
-        left = int(tail.sum())
-        average = max(left // n // unit, 1) * unit if left else 0
-        least.append(replace(part, count=part.count - left + n * average))
-        most.append(replace(part, count=part.count - left + n * int(tail.max())))
-    return replace(signature, parts=tuple(least)), replace(signature, parts=tuple(most))
+        index = _index_of(signature, part)[labels]
+        zero, step_base = np.zeros(1, dtype=np.int64), 0
+        for program, _, lengths in _loops(signature, part, zero):
+            primitives = program[0]
+            bounds = _LoopBounds(signature, reduce_copy, lengths, share)
+            for chosen, (there, wire, cost) in ((above, bounds.above(primitives)), (below, bounds.below(primitives))):
+                row, piece = np.nonzero(np.broadcast_to(there, cost.shape))
+                step = np.tile((step_base + row) * cost.shape[1] + piece, len(index))
+                columns = (np.tile(c, len(index)) for c in (primitives[row], wire[piece], cost[row, piece]))
+                chosen.append(_Channel(part, np.repeat(index, len(row)), step, *columns))
+            step_base += len(primitives)
+    return _joined(signature, above), _joined(signature, below)
+
+
+def ring_journeys(signature: Signature, reduce_copy: CostTable) -> Ints:
+    """Cost vectors of the first slice of the largest chunk of every channel, from rank to rank until all have it.
+
+    Rows of :data:`~atlas_lp.goal.event_graph.COMPONENTS`: paths of the graph of all ranks, so no time is below theirs.
+    They bound from below what loops with empty chunks leave of :func:`ring_bounds`.
+    """
+    rows = []
+    for part in signature.parts:
+        program, back, lengths = next(_loops(signature, part, np.zeros(1, dtype=np.int64)))
+        chunk = int(lengths.argmax())
+        sizes = slice_sizes(lengths[chunk : chunk + 1], signature.protocol, signature.chunking, signature.element_bytes)
+        data = sizes[0, :1] * signature.element_bytes
+        ranks = np.array(signature.rings[part.ring])[(chunk + back) % signature.ranks]
+        node = np.array(signature.nodes)[ranks]
+        hops = np.count_nonzero(node[1:] != node[:-1]), np.count_nonzero(node[1:] == node[:-1])
+        wire = int(signature.protocol.wire_bytes(data)[0])
+        work = sum(int(reduce_copy.time_ns(PRIMITIVES[p], signature.protocol, data)[0]) for p in program[0].tolist())
+        rows.append((work, hops[0], hops[0] * max(wire - 1, 0), 2 * hops[0], 0, hops[1], hops[1] * wire))
+    return np.array(rows, dtype=np.int64)
+
+
+class _LoopBounds:
+    """Bounds of the slices of one loop over all of its chunks."""
+
+    def __init__(self, signature: Signature, reduce_copy: CostTable, lengths: Ints, share: int) -> None:
+        self.protocol, self.reduce_copy, self.share = signature.protocol, reduce_copy, share
+        lengths, self.times = np.unique(lengths, return_counts=True)
+        self.data = slice_sizes(lengths, self.protocol, signature.chunking, signature.element_bytes)
+        self.data *= signature.element_bytes
+        self.wire = self.protocol.wire_bytes(self.data)
+
+    def above(self, primitives: Ints) -> tuple[Flags, Ints, Ints]:
+        """Which slices some chunk has, and the most bytes, and time for each of *primitives*, of any."""
+        filled = self.data > 0
+        there: Flags = np.any(filled, axis=0)
+        return there, self.wire.max(axis=0), self._costs(primitives, lambda c: (c * filled).max(axis=0))
+
+    def below(self, primitives: Ints) -> tuple[Flags, Ints, Ints]:
+        """Which slices every chunk has, and the mean bytes, and time for each of *primitives*, of those with least."""
+        there: Flags = np.all(self.data > 0, axis=0)
+        return there, self._least(self.wire), self._costs(primitives, self._least)
+
+    def _costs(self, primitives: Ints, reduced: Callable[[Ints], Ints]) -> Ints:
+        """Time of every slice of each of *primitives*, *reduced* over the chunks."""
+        known = {
+            number: reduced(self.reduce_copy.time_ns(PRIMITIVES[number], self.protocol, self.data))
+            for number in np.unique(primitives).tolist()
+        }
+        return np.stack([known[number] for number in primitives.tolist()])
+
+    def _least(self, values: Ints) -> Ints:
+        """Mean of the least *share* of *values* over the chunks, rounded down."""
+        ordered = np.sort(np.repeat(values, self.times, axis=0), axis=0)[: self.share]
+        mean: Ints = ordered.sum(axis=0) // self.share
+        return mean
 
 
 def _built(p: Parameters) -> Built:
@@ -284,7 +365,12 @@ def _built(p: Parameters) -> Built:
 
 def _links(signature: Signature) -> list[Ints] | None:
     """The neighbours on every ring; None for chains and where chunks differ."""
-    if COLLECTIVES[signature.collective].rooted or not equal_chunks(signature):
+    return neighbours(signature) if equal_chunks(signature) else None
+
+
+def neighbours(signature: Signature) -> list[Ints] | None:
+    """Next and previous rank of every rank on every ring; None for chains, whose ranks run unequal programs."""
+    if COLLECTIVES[signature.collective].rooted:
         return None
     links = []
     for ring in signature.rings:

@@ -18,6 +18,7 @@ from atlas_lp.signatures.algorithms.expand import slices
 from atlas_lp.signatures.algorithms.table import algorithm_of
 from atlas_lp.signatures.costs import CostTable
 from atlas_lp.signatures.signature import Signature
+from atlas_lp.signatures.slices import Slices
 
 Ints = NDArray[np.int64]
 
@@ -47,8 +48,11 @@ def find_symmetry(signature: Signature) -> Symmetry | None:
     for each round of refinement.
     """
     links = algorithm_of(signature).links(signature)
-    if links is None:
-        return None
+    return None if links is None else classes_of(signature, links)
+
+
+def classes_of(signature: Signature, links: list[Ints]) -> Symmetry | None:
+    """The classes of ranks that run equal programs over *links* (peer of every rank, -1: none); None if no two do."""
     nodes, ports = np.array(signature.nodes), _ports(signature)
     # Ties in the queue of a port go by rank, so ranks that share one are not alike.
     colour = _place_in_port(ports)
@@ -123,7 +127,11 @@ def quotient(
     signature: Signature, symmetry: Symmetry, reduce_copy: str | CostTable, credits: str
 ) -> tuple[Schedule, Ints]:
     """Expand one rank per class; return the schedule and the node number (a port) of each of its ranks."""
-    schedule = slices(signature, reduce_copy, symmetry.representative).quotient(
-        np.array(signature.nodes), symmetry.class_of_rank, np.zeros(symmetry.classes, dtype=np.int64), credits
-    )
-    return schedule, symmetry.port
+    own = slices(signature, reduce_copy, symmetry.representative)
+    return by_class(signature, symmetry, own, credits), symmetry.port
+
+
+def by_class(signature: Signature, symmetry: Symmetry, own: Slices, credits: str) -> Schedule:
+    """The schedule of one rank per class, which has the slices *own*."""
+    nics = np.zeros(symmetry.classes, dtype=np.int64)
+    return own.quotient(np.array(signature.nodes), symmetry.class_of_rank, nics, credits)

@@ -122,13 +122,14 @@ def test_ranks_that_start_and_end_alike_share_a_class():
 @pytest.mark.parametrize("limit", ["classes", "class_edges", "class_planes"])
 def test_large_collectives_get_fewer_classes_and_say_how_wide_they_are(limit):
     found = signature_graph(broadcast(nodes=[r // 2 for r in range(16)]), FABRIC)
-    theta = [FABRIC.theta()]
-    every, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4, Limits())
+    graph, theta = found.in_order(), [FABRIC.theta()]
+    ranks = found.rank_of_vertex(graph)
+    every, width = choose_classes(graph, ranks, 16, theta, 4, Limits())
     assert len(set(every.tolist())) == 16
     assert width == 0
-    tight = {"classes": 5, "class_edges": 22 * found.graph.edges, "class_planes": 100}
+    tight = {"classes": 5, "class_edges": 22 * graph.edges, "class_planes": 100}
     limits = Limits(**{limit: tight[limit]})
-    few, width = choose_classes(found.graph, found.rank_of_vertex, 16, theta, 4, limits)
+    few, width = choose_classes(graph, ranks, 16, theta, 4, limits)
     assert len(set(few.tolist())) == 5
     assert 0 < width < 1
     assert few[0] == 0

@@ -35,7 +35,10 @@ def nsight(folder: Path, text: str = "", file_name: str = "") -> list[Path]:
     paths = []
     for path in two_ranks(plain):
         with closing(sqlite3.connect(path)) as db, db:
-            db.execute("UPDATE StringIds SET value = substr(value, 1, instr(value, '(') - 1) || ? || '(' WHERE value LIKE 'ncclDev%(%'", (text,))
+            db.execute(
+                "UPDATE StringIds SET value = substr(value, 1, instr(value, '(') - 1) || ? || '(' WHERE value LIKE 'ncclDev%(%'",
+                (text,),
+            )
             db.execute("UPDATE StringIds SET value = ? || value WHERE value NOT LIKE 'nccl%'", (text,))
             db.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = value || ? WHERE name = 'Hostname'", (text,))
             db.execute("UPDATE META_DATA_EXPORT SET value = value || ?", (text,))

@@ -47,12 +47,18 @@ def test_all_bodies_pass_the_nic_one_after_the_other(tmp_path):
 
 def test_with_shared_nics_the_program_comes_close_to_every_message(tmp_path):
     overlapping(tmp_path)
-    found = validate(read_trace([tmp_path]), CollectiveSolver(FABRIC))
+    trace = read_trace([tmp_path])
+    found = validate(trace, CollectiveSolver(FABRIC))
     apart, whole, _, shared = (m.times_ns for m in found.methods)
     assert found.methods[3].name == "composite, NICs shared"
-    for a, w, s in zip(apart, whole, shared, strict=True):
+    # Whole is in the order of the native point; a port that serves who comes first at each point may be faster there.
+    job = solve_job(trace, CollectiveSolver(FABRIC))
+    messages = FABRIC.messages(job.message_graph(), trace.column("gpus", "node"))
+    first_come = [float(messages.served(FABRIC.theta_at(where)).end_ns) for where in default_points(FABRIC)]
+    assert first_come[0] == whole[0]
+    for a, w, s, f in zip(apart, whole, shared, first_come, strict=True):
         assert a < s <= w
-        assert s > 0.95 * w
+        assert s > 0.95 * f
 
 
 def side_by_side(folder):

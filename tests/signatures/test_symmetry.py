@@ -8,19 +8,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from atlas_lp.collectives.limits import Limits
-from atlas_lp.collectives.signature_graph import signature_graph
+from atlas_lp.collectives.signature_graph import UnevenRing, signature_graph
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.fabrics.fabric import Fabric, load_fabric
 from atlas_lp.goal import PortRule
 from atlas_lp.signatures.algorithms.pat import pat_signature
 from atlas_lp.signatures.algorithms.point_to_point import all_to_all_signature
-from atlas_lp.signatures.algorithms.ring import bracket
 from atlas_lp.signatures.algorithms.symmetry import find_symmetry
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
 from atlas_lp.solver.axis import point
 from atlas_lp.solver.longest_path import Evaluator
+from atlas_lp.solver.solve import solve
 
 FABRIC = load_fabric()
 POINTS = [
@@ -39,7 +39,7 @@ def graphs(signature, fabric):
     small = signature_graph(signature, fabric)
     full = signature_graph(signature, fabric, use_symmetry=False)
     assert small.method == "quotient"
-    return small.graph, full.graph
+    return small.in_order(), full.in_order()
 
 
 @given(
@@ -130,7 +130,8 @@ def test_unequal_chunks_have_no_symmetry_but_a_bracket():
     exact = CollectiveSolver(FABRIC).solve(signature)
     assert (exact.method, exact.bracket_width) == ("full", 0.0)
     tight = CollectiveSolver(FABRIC, limits=Limits(full_operations=0))
-    upper, lower = tight.solve(signature), tight.solve(bracket(signature)[0])
+    upper, below = tight.solve(signature), UnevenRing.of(signature, FABRIC)
+    lower = solve(below.in_order(below.below, FABRIC).in_order(), FABRIC)
     assert upper.method == "bracket"
     assert 0 < upper.bracket_width < 0.01
     for latency, gap in ((0, Fraction(1, 1000)), (3700, Fraction(1, 25)), (10**6, Fraction(4, 5))):
@@ -144,5 +145,5 @@ def test_cost_does_not_grow_with_nodes_beyond_the_ring():
     for nodes in (16, 64, 256):
         ranks = 4 * nodes
         signature = build("AllGather", Protocol.SIMPLE, 1 << 20, [r // 4 for r in range(ranks)], 1)
-        sizes.append(signature_graph(signature, FABRIC).graph.vertices / ranks)
+        sizes.append(signature_graph(signature, FABRIC).in_order().vertices / ranks)
     assert max(sizes) / min(sizes) < 1.05

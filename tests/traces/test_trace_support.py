@@ -180,6 +180,31 @@ MATRIX = {
             "inputs::t11_equal_operations_are_aligned_by_their_ends",
         ),
         (
+            "records that a capture lost, in part",
+            "named as a gap; above 5 % refused, or --allow-lost",
+            "lost::few_lost_records_are_counted_exactly",
+            "lost::a_reading_that_lost_much_is_refused_with_the_place_and_the_way_out",
+            "lost::kineto_launches_without_a_kernel_are_named",
+            "lost::lost_rows_are_named_refused_or_of_no_consequence",
+        ),
+        (
+            "a capture without events or waits",
+            "read by the order of streams, named as a gap",
+            "lost::what_a_capture_does_without_leaves_the_other_reading",
+        ),
+        (
+            "ranks with other grids, blocks, kernels or reductions",
+            "named as a gap; above 5 % refused, or --allow-lost",
+            "lost::ranks_that_disagree_are_refused_by_every_reading",
+            "lost::kernels_that_contradict_their_call_are_named",
+        ),
+        (
+            "what nsys says that it lost (DIAGNOSTIC_EVENT)",
+            NAMED,
+            "lost::diagnostics_of_nsys_are_read",
+            "lost::the_counts_of_nsys_are_held_against_the_rows",
+        ),
+        (
             "clocks of hosts that differ",
             "no influence",
             "inputs::t12_host_clocks_do_not_matter",

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from atlas_lp.errors import MismatchError
+from atlas_lp.errors import MismatchError, TraceError
 from atlas_lp.traces.join.communicators import Key, Memberships, gpu_of, key_of
 from atlas_lp.traces.join.cuts import common_runs, issue_key
 from atlas_lp.traces.join.job_calls import JobCalls, job_of
+from atlas_lp.traces.join.lost import lost_gaps, lost_words
 from atlas_lp.traces.nccl_version import nccl_version
 from atlas_lp.traces.processes import GpuKey, ProcessKey, pid_of
 from atlas_lp.traces.records import Call, FileRecords
@@ -31,8 +32,11 @@ def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
     """
     files = _named_hosts(sorted(files, key=_content_key))
     _check_processes(files)
-    job = job_of(files, allow_missing)
-    kept = common_runs(job)
+    try:
+        job = job_of(files, allow_missing)
+        kept = common_runs(job)
+    except TraceError as error:
+        raise type(error)(f"{error}{lost_words(files)}") from None
     keys = sorted({key_of(call) for call in kept})
     number_of = {key: number for number, key in enumerate(keys)}
     gpu_keys = _gpu_order(job.members, keys)
@@ -42,7 +46,7 @@ def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
         (number_of[key], rank, gpu_number[gpu]) for (key, gpu), rank in job.members.rank_of.items() if key in number_of
     )
     gpus = _gpu_table(gpu_keys, {gpu: span for file in files for gpu, span in file.activity.items()}, kept)
-    return Trace(
+    trace = Trace(
         files=tuple(str(file.path) for file in files),
         gpus=gpus,
         communicators=pa.table(
@@ -62,12 +66,13 @@ def merge(files: Sequence[FileRecords], allow_missing: bool = False) -> Trace:
         nccl_version=nccl_version(
             _newest(file.reduction_schema for file in files), _newest(file.recorded_version for file in files)
         ),
-        gaps=tuple(sorted([*job.gaps, *_file_gaps(files)])),
+        gaps=(*job.gaps, *_file_gaps(files)),
         synthetic=any(file.synthetic for file in files),
         placement=_placement(files),
         topologies=tuple(topology_of(rings, key[0], job.members.size_of[key]) for key in keys),
         work=_work(files, gpu_number, gpus),
     )
+    return replace(trace, gaps=tuple(sorted([*trace.gaps, *lost_gaps(files, gpu_number, trace)])))
 
 
 def _work(files: Sequence[FileRecords], gpu_number: dict[GpuKey, int], gpus: pa.Table) -> Work | None:

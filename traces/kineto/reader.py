@@ -20,12 +20,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from atlas_lp.errors import NoNcclError, PayloadError, TraceError
 from atlas_lp.inputs import open_input
 from atlas_lp.signatures.nccl.collectives import COLLECTIVES
 from atlas_lp.traces.kineto.json_stream import JsonStream
+from atlas_lp.traces.lost import before_end
 from atlas_lp.traces.processes import GpuKey, ProcessKey, global_pid
-from atlas_lp.traces.records import INIT, STREAM_BITS, Call, Choice, FileRecords, Kernel, Membership, Window
+from atlas_lp.traces.records import INIT, STREAM_BITS, Call, Choice, FileRecords, Kernel, Loss, Membership, Window
 from atlas_lp.traces.selection import Selection
 
 SUFFIXES = (".json", ".json.gz")
@@ -68,6 +71,8 @@ class _File:
     base_ns: int = 0
     kernels: list[dict[str, Any]] = field(default_factory=list)
     launches: dict[int, tuple[str, int]] = field(default_factory=dict)
+    kernel_launches: dict[int, int] = field(default_factory=dict)
+    work: dict[int, int] = field(default_factory=dict)
     annotations: defaultdict[str, list[tuple[int, int, str, dict[str, Any]]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -125,7 +130,22 @@ def read_records(path: Path, selection: Selection) -> FileRecords:
         counts=dict(counts),
         recorded_version=version if isinstance(version, str) else None,
         windows={process[1]: sorted(file.windows)} if file.windows else {},
+        losses=_losses(file, process[1]),
     )
+
+
+def _losses(file: _File, process: int) -> tuple[Loss, ...]:
+    """Kernels that were launched and left no record, unless other launches say that graphs may have taken them."""
+    if len(file.launches) > len(file.kernel_launches):
+        return ()
+    lacking = [start for correlation, start in file.kernel_launches.items() if correlation not in file.work]
+    known = [
+        (file.launches[correlation][1], end) for correlation, end in file.work.items() if correlation in file.launches
+    ]
+    call, done = np.array(known, dtype=np.int64).reshape(-1, 2).T
+    lost = int(np.count_nonzero(before_end(call, done, np.array(lacking, dtype=np.int64))))
+    of = len(file.kernel_launches)
+    return (Loss("lost-work", process, "the category kernel", of, lost, len(lacking) - lost),) if of else ()
 
 
 def place(files: Sequence[FileRecords]) -> list[FileRecords]:
@@ -182,10 +202,15 @@ def _take(kept: _File, event: dict[str, Any], range_name: str | None) -> None:
         if _is_number(device):
             first, last = kept.activity.get(device, (start, end))
             kept.activity[device] = (min(first, start), max(last, end))
+        correlation = arguments.get("correlation")
+        if isinstance(correlation, int):
+            kept.work[correlation] = max(end, kept.work.get(correlation, end))
         if category == "kernel" and name.lower().startswith("nccl"):
             kept.kernels.append({**arguments, "name": name, "start": start, "end": end})
     elif category in _LAUNCHES and "aunch" in name and isinstance(arguments.get("correlation"), int):
         kept.launches[arguments["correlation"]] = (str(event.get("tid")), start)
+        if "LaunchKernel" in name:
+            kept.kernel_launches[arguments["correlation"]] = start
     elif category == "user_annotation":
         if name.startswith("nccl:"):
             kept.annotations[str(event.get("tid"))].append((start, end, name, arguments))

@@ -26,8 +26,10 @@ from atlas_lp.traces.nsight.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.nsight.launches import Unit, distribute
+from atlas_lp.traces.nsight.lost import read_losses
 from atlas_lp.traces.nsight.ranges import events_table, text_sql
 from atlas_lp.traces.nsight.selection import selected_windows
+from atlas_lp.traces.nsight.work import Calls
 from atlas_lp.traces.processes import THREAD_BITS, ProcessKey
 from atlas_lp.traces.records import INIT, SYNTHETIC, Call, Choice, FileRecords, Membership, Rings
 from atlas_lp.traces.selection import Selection
@@ -155,6 +157,7 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
             call.launch = number
     calls = [call for unit in reader.units for call in unit.calls]
     processes = sorted(set(rows.process.tolist()) | {call.process[1] for call in calls})
+    losses, warnings = read_losses(export, processes, Calls.of(export, shift), None)
     return FileRecords(
         path=export.path,
         host=host,
@@ -177,6 +180,8 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
         recorded_version=VERSION,
         synthetic=SYNTHETIC in export.metadata(),
         windows=selected_windows(export, processes, selection),
+        losses=losses,
+        warnings=warnings,
         shift_ns=shift,
     )
 

@@ -22,11 +22,12 @@ from atlas_lp.traces.nsight.kernels import (
     refuse_whole_graphs,
 )
 from atlas_lp.traces.nsight.launches import join
+from atlas_lp.traces.nsight.lost import read_losses
 from atlas_lp.traces.nsight.memberships import ID, MEMBERSHIP_CALLS, membership
 from atlas_lp.traces.nsight.payloads import PayloadDecoder, communicator_id, no_payload_words, whole
 from atlas_lp.traces.nsight.ranges import Range, innermost, nccl_ranges, parents_of
 from atlas_lp.traces.nsight.selection import selected_windows
-from atlas_lp.traces.nsight.work import read_work
+from atlas_lp.traces.nsight.work import Calls, read_work
 from atlas_lp.traces.processes import THREAD_BITS, ProcessKey, pid_of
 from atlas_lp.traces.records import SYNTHETIC, Call, FileRecords, Membership
 from atlas_lp.traces.selection import Selection
@@ -64,6 +65,9 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
     if any(not call.kernels and not call.discarded for call in joined.calls):
         _attach_copies(ranges, calls, read_copies(export, shift, contexts))
     processes = sorted(set(rows.process.tolist()) | {call.process[1] for call in joined.calls})
+    cuda_calls = Calls.of(export, shift)
+    work = read_work(export, shift, contexts, cuda_calls)
+    losses, warnings = read_losses(export, processes, cuda_calls, work)
     return FileRecords(
         path=export.path,
         host=host,
@@ -81,8 +85,10 @@ def read_records(export: Export, selection: Selection) -> FileRecords:
         last_whole_graph_ns=last_whole_graph(export),
         reduction_schema=_reduction_schema(export),
         synthetic=SYNTHETIC in export.metadata(),
-        work=read_work(export, shift, contexts),
+        work=work,
         windows=selected_windows(export, processes, selection),
+        losses=losses,
+        warnings=warnings,
         shift_ns=shift,
     )
 

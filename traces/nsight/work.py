@@ -23,26 +23,25 @@ from atlas_lp.traces.records import STREAM_BITS
 from atlas_lp.traces.work import Ints, Work, WorkRows
 
 _WORK_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
-_EVENTS, _SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+CUDA_EVENTS, SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _EVENT_SYNC, _EVENT_WAIT, _STREAM_SYNC, _CONTEXT_SYNC = 1, 2, 3, 4
-_NO_EVENT = 0xFFFFFFFF
+NO_EVENT = 0xFFFFFFFF
 _CORRELATION_BITS = 33
 
 Contexts = Mapping[tuple[int, int, int], int]
 
 
-def read_work(export: Export, shift: int, contexts: Contexts) -> WorkRows | None:
-    """Read the work of one export; None when CUDA calls or streams were not recorded.
+def read_work(export: Export, shift: int, contexts: Contexts, calls: Calls | None) -> WorkRows | None:
+    """Read the work of one export; None when CUDA *calls* or streams were not recorded.
 
     *shift* is added to all times; *contexts* numbers contexts as for the streams of operations.  Cost O(n log n).
     """
     names = ("globalPid", "start", "end", "deviceId", "contextId", "streamId", "correlationId")
     tables = [table for table in _WORK_TABLES if export.has(table, *names)]
-    if not tables or not export.has(RUNTIME, "globalTid", "correlationId", "start", "end"):
+    if not tables or calls is None:
         return None
     select = " UNION ALL ".join(f"SELECT {', '.join(names)} FROM {table}" for table in tables)
     rows = export.columns(f"{select} ORDER BY 1, 2, 3, 4, 5, 6, 7", names)
-    calls = _Calls(export, shift)
     at = calls.find(rows["globalPid"], rows["correlationId"])
     stream = _streams(rows, contexts)
     lanes = _Lanes(rows["globalPid"], rows["deviceId"], stream, calls.start[at], rows["end"] + shift)
@@ -71,24 +70,34 @@ def _streams(rows: Mapping[str, Ints], contexts: Contexts) -> Ints:
     return rows["streamId"] + (position << STREAM_BITS)
 
 
-class _Calls:
-    """CUDA calls by (process, correlation id): ``thread``, ``start`` and ``end``.
+class Calls:
+    """CUDA calls by (process, correlation id): thread, start, end, id of their name, and what they returned.
 
     Each array ends with a -1, so that position -1, a call that was not recorded, reads as such.
     """
 
     def __init__(self, export: Export, shift: int) -> None:
-        names = ("globalTid", "correlationId", "start", "end")
+        names = ("globalTid", "correlationId", "start", "end", "nameId", "returnValue")
+        select = ", ".join(name if export.has(RUNTIME, name) else "NULL" for name in names)
         rows = export.columns(
-            f"SELECT {', '.join(names)} FROM {RUNTIME} WHERE correlationId IS NOT NULL ORDER BY 1, 2, 3, 4", names
+            f"SELECT {select} FROM {RUNTIME} WHERE correlationId IS NOT NULL ORDER BY 1, 2, 3, 4", names
         )
         self._processes, number = np.unique(rows["globalTid"] & ~THREAD_BITS, return_inverse=True)
         key = (number.reshape(-1) << _CORRELATION_BITS) + rows["correlationId"]
         order = np.lexsort((rows["start"], key))
         self._keys = key[order]
+        self.process = np.append(self._processes[number.reshape(-1)][order], -1)
         self.thread = np.append(rows["globalTid"][order], -1)
+        self.correlation = np.append(rows["correlationId"][order], -1)
+        self.name = np.append(rows["nameId"][order], -1)
+        self.returned = np.append(rows["returnValue"][order], -1)
         self.start = np.append(rows["start"][order] + shift, -1)
         self.end = np.append(rows["end"][order] + shift, -1)
+
+    @classmethod
+    def of(cls, export: Export, shift: int) -> Calls | None:
+        """The calls of an export, None where they were not recorded."""
+        return cls(export, shift) if export.has(RUNTIME, "globalTid", "correlationId", "start", "end") else None
 
     def find(self, process: Ints, correlation: Ints) -> Ints:
         """Position of the first call of each (process, correlation id), -1 where there is none."""
@@ -170,7 +179,7 @@ class _Records:
         result = np.full(len(process), -1, dtype=np.int64)
         wanted = zip(process.tolist(), event.tolist(), sync.tolist(), moment.tolist(), strict=True)
         for i, (one, number, joined, when) in enumerate(wanted):
-            if joined not in (-1, _NO_EVENT):
+            if joined not in (-1, NO_EVENT):
                 record = by_sync.get((one, joined), -1)
             else:
                 record = max((r for r in by_event.get((one, number), ()) if self.call[r] < when), default=-1,
@@ -179,13 +188,13 @@ class _Records:
         return result
 
 
-def _records(export: Export, contexts: Contexts, calls: _Calls, lanes: _Lanes) -> _Records:
+def _records(export: Export, contexts: Contexts, calls: Calls, lanes: _Lanes) -> _Records:
     names = ("globalPid", "deviceId", "contextId", "streamId", "correlationId", "eventId")
-    if not export.has(_EVENTS, *names):
+    if not export.has(CUDA_EVENTS, *names):
         return _Records(*[np.zeros(0, dtype=np.int64)] * 5)
-    sync = "eventSyncId" if export.has(_EVENTS, "eventSyncId") else "NULL"
+    sync = "eventSyncId" if export.has(CUDA_EVENTS, "eventSyncId") else "NULL"
     rows = export.columns(
-        f"SELECT {', '.join(names)}, {sync} FROM {_EVENTS} ORDER BY 1, 5, 6, 2, 3, 4", (*names, "eventSyncId")
+        f"SELECT {', '.join(names)}, {sync} FROM {CUDA_EVENTS} ORDER BY 1, 5, 6, 2, 3, 4", (*names, "eventSyncId")
     )
     call = calls.start[calls.find(rows["globalPid"], rows["correlationId"])]
     lane = lanes.lane_of(rows["globalPid"], rows["deviceId"], _streams(rows, contexts))
@@ -195,19 +204,19 @@ def _records(export: Export, contexts: Contexts, calls: _Calls, lanes: _Lanes) -
 def _synchronizations(export: Export, kinds: Sequence[int]) -> dict[str, Ints]:
     """Rows of the synchronisation table of some *kinds* (before 2026 the column was ``syncType``, too)."""
     names = ("globalPid", "deviceId", "contextId", "streamId", "correlationId", "eventId", "start", "end", "syncType")
-    if not export.has(_SYNCHRONIZATION, *names):
+    if not export.has(SYNCHRONIZATION, *names):
         return {name: np.zeros(0, dtype=np.int64) for name in (*names, "eventSyncId")}
-    sync = "eventSyncId" if export.has(_SYNCHRONIZATION, "eventSyncId") else "NULL"
+    sync = "eventSyncId" if export.has(SYNCHRONIZATION, "eventSyncId") else "NULL"
     chosen = ", ".join(map(str, kinds))
     return export.columns(
-        f"SELECT {', '.join(names)}, {sync} FROM {_SYNCHRONIZATION} WHERE syncType IN ({chosen}) "
+        f"SELECT {', '.join(names)}, {sync} FROM {SYNCHRONIZATION} WHERE syncType IN ({chosen}) "
         "ORDER BY 1, 7, 8, 5, 2, 3, 4, 6",
         (*names, "eventSyncId"),
     )
 
 
 def _event_waits(
-    export: Export, contexts: Contexts, calls: _Calls, lanes: _Lanes, records: _Records
+    export: Export, contexts: Contexts, calls: Calls, lanes: _Lanes, records: _Records
 ) -> tuple[Ints, Ints]:
     """Pairs (work behind a recorded event, first work called on the stream that waits for it)."""
     rows = _synchronizations(export, [_EVENT_WAIT])
@@ -223,7 +232,7 @@ def _event_waits(
 def _synced(
     export: Export,
     contexts: Contexts,
-    calls: _Calls,
+    calls: Calls,
     lanes: _Lanes,
     records: _Records,
     thread: Ints,

@@ -35,7 +35,7 @@ def packed_bytes(trace: Trace) -> bytes:
         "version": _FORMAT,
         "files": trace.files,
         "nccl_version": [trace.nccl_version.value, trace.nccl_version.source],
-        "gaps": [[gap.code, gap.count, gap.message] for gap in trace.gaps],
+        "gaps": [[*gap.as_json().values(), *([gap.of] if gap.of else [])] for gap in trace.gaps],
         "synthetic": trace.synthetic,
         "placement": trace.placement,
         "topologies": [[t.rings, t.trees, t.source, t.p2p_channels] for t in trace.topologies],

@@ -36,6 +36,7 @@ class Recording:
     files: tuple[FileRecords, ...]
     selection: Selection
     allow_missing: bool = False
+    allow_lost: bool = False
     companions: Companions | None = None
     hosts_recorded: bool = True
     packed: tuple[Path, Trace] | None = None
@@ -53,6 +54,7 @@ class Recording:
         else:
             path, trace = self.packed
             _check_whole(path, selection)
+        trace = replace(trace, allow_lost=self.allow_lost)
         if self.companions is not None:
             trace = self.companions.add_to(trace)
         return trace if self.place is None else self.place(trace)
@@ -69,20 +71,27 @@ def read_trace(
     *,
     selection: Selection | None = None,
     allow_missing: bool = False,
+    allow_lost: bool = False,
     companions: Companions | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Read the files of one job (files, folders or globs) into a :class:`Trace`.
 
     *selection* says which part; *allow_missing* reads on when ranks of a communicator are missing, which is named as a
-    gap; *companions* fill what the trace lacks; *progress* is told the megabytes of the files that are done.
+    gap; *allow_lost* allows answers from readings that lost many records; *companions* fill what the trace lacks;
+    *progress* is told the megabytes of the files that are done.
 
     Raises :class:`~atlas_lp.errors.TraceError` (unreadable, cut, missing ranks), :class:`~atlas_lp.errors.PayloadError`
     (no bytes), :class:`~atlas_lp.errors.NoNcclError` and :class:`~atlas_lp.errors.MismatchError` (ranks disagree, two
     files of one rank); each names the file and the fix.
     """
     return read_recording(
-        names, selection=selection, allow_missing=allow_missing, companions=companions, progress=progress
+        names,
+        selection=selection,
+        allow_missing=allow_missing,
+        allow_lost=allow_lost,
+        companions=companions,
+        progress=progress,
     ).trace()
 
 
@@ -91,6 +100,7 @@ def read_recording(
     *,
     selection: Selection | None = None,
     allow_missing: bool = False,
+    allow_lost: bool = False,
     companions: Companions | None = None,
     progress: Progress | None = None,
 ) -> Recording:
@@ -101,7 +111,8 @@ def read_recording(
     with exports_of(names) as paths:
         packed = [path for path in paths if path.suffix == PACKED]
         if packed:
-            return Recording((), chosen, allow_missing, companions, packed=_packed(packed, len(paths), chosen))
+            whole = _packed(packed, len(paths), chosen)
+            return Recording((), chosen, allow_missing, allow_lost, companions, packed=whole)
         for path in _told(paths, progress):
             if path.name.endswith(kineto.SUFFIXES):
                 kineto_files.append(kineto.read_records(path, chosen))
@@ -111,7 +122,8 @@ def read_recording(
                 files.append(reader.read_records(export, chosen))
     if files and kineto_files:
         raise TraceError(f"{files[0].path} and {kineto_files[0].path} are of different tools: give those of one")
-    return Recording((*files, *kineto_files), chosen, allow_missing, companions, hosts_recorded=not kineto_files)
+    together = (*files, *kineto_files)
+    return Recording(together, chosen, allow_missing, allow_lost, companions, hosts_recorded=not kineto_files)
 
 
 def _packed(packed: Sequence[Path], files: int, selection: Selection) -> tuple[Path, Trace]:

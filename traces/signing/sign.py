@@ -22,6 +22,7 @@ from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.signatures.topology import Tree
 from atlas_lp.traces.signing import infer
+from atlas_lp.traces.signing.disagreements import disagreements
 from atlas_lp.traces.trace import Gap, Instance, Topology, Trace
 
 
@@ -59,8 +60,9 @@ def sign(trace: Trace, gpus_per_nic: int = 1) -> tuple[list[SignedInstance], lis
     """
     _refuse_unsupported(trace)
     signer = _Signer(trace, gpus_per_nic)
-    signed = [signer.sign(instance) for instance in trace.instances()]
-    gaps = []
+    instances = trace.instances()
+    signed = [signer.sign(instance) for instance in instances]
+    gaps = disagreements(trace, instances)
     if signer.shared:
         gaps.append(
             Gap(

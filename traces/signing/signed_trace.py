@@ -49,6 +49,11 @@ class SignedTrace:
         """Key of the signature of every instance."""
         return tuple(s.signature.key() for s in self.instances)
 
+    @property
+    def all_gaps(self) -> tuple[Gap, ...]:
+        """What the trace lacked, and what was found in signing it."""
+        return (*self.trace.gaps, *self.gaps)
+
     def is_complete(self, number: int) -> bool:
         """Whether all ranks of an instance were recorded, and are seen."""
         signed = self.instances[number]

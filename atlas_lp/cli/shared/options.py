@@ -96,10 +96,18 @@ def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], In
     return read
 
 
+def _point(text: str) -> tuple[Fraction, Fraction]:
+    latency, comma, bandwidth = text.partition(",")
+    if not comma:
+        raise UnitError(f"{text!r} is no point: write a latency and a bandwidth, such as 3.7us,200Gbps")
+    return parse_time_ns(latency), parse_bandwidth(bandwidth)
+
+
 TIME = Quantity("time", parse_time_ns)
 BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 SIZE = Quantity("size", parse_size_bytes)
 FACTOR = Quantity("factor", parse_factor)
+POINT = Quantity("point", _point)
 LATENCY_RANGE = Quantity("range", _range(parse_time_ns, "0:100us:11"))
 BANDWIDTH_RANGE = Quantity("range", _range(parse_bandwidth, "50Gbps:800Gbps:16"))
 
@@ -148,15 +156,35 @@ def build_fabric(
     bandwidth: Fraction | None = None,
     up_latency: Fraction | None = None,
     up_bandwidth: Fraction | None = None,
+    order_at: tuple[Fraction, Fraction] | None = None,
 ) -> Fabric:
-    """Return the fabric named, with the cost table, the native point and the scale-up network asked for."""
+    """Return the fabric named, with the cost table, the native point and the scale-up network asked for.
+
+    Ports serve in the order of the native point of the fabric itself, so that what was solved serves other points, too.
+    """
     from atlas_lp.fabrics.fabric import load_fabric
     from atlas_lp.signatures.costs import load_costs
 
     fabric = load_fabric(fabric_name).at(
         latency_ns=latency, gap_ns_per_byte=bandwidth, up_latency_ns=up_latency, up_gap_ns_per_byte=up_bandwidth
     )
+    if order_at is not None:
+        fabric = fabric.in_order_of(order_at)
     return fabric if costs_file is None else replace(fabric, reduce_copy=load_costs(costs_file))
+
+
+def build_fabric_here(
+    fabric_name: str,
+    costs_file: Path | None,
+    latency: Fraction | None,
+    bandwidth: Fraction | None,
+    up_latency: Fraction | None,
+    up_bandwidth: Fraction | None,
+    order_at: tuple[Fraction, Fraction] | None,
+) -> Fabric:
+    """The same for what is solved once and not kept: ports serve in the order of the native point asked for."""
+    fabric = build_fabric(fabric_name, costs_file, latency, bandwidth, up_latency, up_bandwidth)
+    return fabric.in_order_of(order_at or fabric.native)
 
 
 def build_model(fabric_name: str, costs_file: Path | None) -> Fabric:
@@ -224,15 +252,25 @@ _MODEL = (
 model_options = gathered("fabric", build_model, *_MODEL)
 """For verbs whose result does not depend on L or G."""
 
-fabric_options = gathered(
-    "fabric",
-    build_fabric,
+_FABRIC = (
     *_MODEL,
     click.option("--latency", type=TIME, help="Native L, such as 3.7us (default: of the fabric)."),
     click.option("--bandwidth", type=BANDWIDTH, help="Native bandwidth per NIC, such as 200Gbps."),
     click.option("--up-latency", type=TIME, help="L of scale-up hops (default: of the fabric)."),
     click.option("--up-bandwidth", type=BANDWIDTH, help="Bandwidth of scale-up hops, such as 450GB/s."),
+    click.option(
+        "--order-at",
+        type=POINT,
+        metavar="L,BW",
+        help="Ports serve messages as they become ready at this point, such as 20us,200Gbps (default: the native one).",
+    ),
 )
+
+fabric_options = gathered("fabric", build_fabric, *_FABRIC)
+"""For verbs that keep what they solve."""
+
+fabric_options_here = gathered("fabric", build_fabric_here, *_FABRIC)
+"""For verbs that solve one graph."""
 
 box_options = gathered(
     "box",

@@ -22,7 +22,6 @@ from atlas_lp.units import number, parse_bandwidth, parse_factor, parse_time_ns
 if TYPE_CHECKING:
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.goal import EventGraph
-    from atlas_lp.signatures.signature import Signature
     from atlas_lp.solver.envelope import Box, Envelope
     from atlas_lp.solver.lp_sweep import SweepPoint
 
@@ -85,10 +84,14 @@ def solve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Problem:
-    """A graph to solve (None: only a bracket of *signature* is affordable), and what to say about it."""
+    """What to solve, and what to say about it.
 
-    graph: EventGraph | None
-    signature: Signature | None
+    *graph* gives the graph in the order of the native point and how it was made, None where only a bracket is
+    affordable; *solve* gives the graph that was solved, in the order that was chosen, and its envelope.
+    """
+
+    graph: Callable[[], tuple[EventGraph, str] | None]
+    solve: Callable[..., tuple[EventGraph, Envelope]]
     fabric: Fabric
     box: Box
     about: dict[str, Any]
@@ -100,7 +103,7 @@ def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -
     if how["lp_file"] is not None:
         check_free(how["lp_file"], force=True)
         with record.stage("write"):
-            _write_lp(_graph(problem), problem.fabric, how["lp_file"])
+            _write_lp(_graph(problem)[0], problem.fabric, how["lp_file"])
     if how["along"] is not None:
         _deliver_along(problem, how["along"], as_json, record)
     elif how["solver"] == "sweep":
@@ -110,10 +113,11 @@ def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -
     record.write()
 
 
-def _graph(problem: Problem) -> EventGraph:
-    if problem.graph is None:
+def _graph(problem: Problem) -> tuple[EventGraph, str]:
+    found = problem.graph()
+    if found is None:
         raise InputError("too many ranks for one graph of this size: only the exact solver can bracket it")
-    return problem.graph
+    return found
 
 
 def _write_lp(graph: EventGraph, fabric: Fabric, path: Path) -> None:
@@ -136,55 +140,39 @@ _EARLY = "stopped early: T lies at most {percent:.3g} % above the planes"
 
 
 def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, as_json: bool, record: Stats) -> None:
-    from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.analysis.assumptions import order_of_ports
     from atlas_lp.report import terminal
     from atlas_lp.solver.highs import CheckLimits
-    from atlas_lp.solver.solve import solve
 
     with record.stage("solve"), progress() as report:
         tell = None if report is None else (lambda planes: report("planes", planes, 0))
-        if problem.graph is not None:
-            envelope = solve(
-                problem.graph,
-                problem.fabric,
-                problem.box,
-                limits=CheckLimits.everything() if certify_all else CheckLimits(),
-                progress=tell,
-                tolerance=tolerance,
-            )
-        elif problem.signature is not None:
-            envelope = CollectiveSolver(problem.fabric, problem.box).solve(problem.signature, planes=tell)
-        else:
-            raise InputError("nothing to solve")
-    assumed = list(problem.assumed)
-    if problem.graph is None:
+        limits = CheckLimits.everything() if certify_all else CheckLimits()
+        graph, envelope = problem.solve(limits=limits, progress=tell, tolerance=tolerance)
+    assumed = [*problem.assumed, *order_of_ports(envelope)]
+    if envelope.method == "bracket":
         assumed.append(_BRACKET.format(percent=100 * envelope.bracket_width))
     if tolerance:
         assumed.append(_EARLY.format(percent=100 * envelope.tolerance_reached))
-    result = _envelope_json(envelope, problem, assumed)
+    result = _envelope_json(graph, envelope, problem, assumed)
     if as_json:
         print_json(result)
     else:
         print_blocks(terminal.envelope(result))
 
 
-def _graph_json(problem: Problem) -> dict[str, Any]:
-    graph = problem.graph
-    return {
-        **problem.about,
-        "vertices": None if graph is None else graph.vertices,
-        "edges": None if graph is None else graph.edges,
-    }
+def _graph_json(problem: Problem, graph: EventGraph, method: str) -> dict[str, Any]:
+    how = {"method": method} if "signature" in problem.about else {}
+    return {**problem.about, **how, "vertices": graph.vertices, "edges": graph.edges}
 
 
-def _envelope_json(envelope: Envelope, problem: Problem, assumed: list[str]) -> dict[str, Any]:
+def _envelope_json(graph: EventGraph, envelope: Envelope, problem: Problem, assumed: list[str]) -> dict[str, Any]:
     from atlas_lp.analysis.as_json import box_json, envelopes_json, joint_json, native_json, tolerance_json
     from atlas_lp.analysis.assumptions import model_assumptions
 
     fabric = problem.fabric
     return {
         **ENVELOPE.head(),
-        "graph": _graph_json(problem),
+        "graph": _graph_json(problem, graph, envelope.method),
         "native": native_json(fabric),
         "box": box_json(envelope.box),
         "makespan_ns": number(envelope.time_ns(fabric.latency_ns, fabric.gap_ns_per_byte)),
@@ -206,7 +194,7 @@ def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) 
     from atlas_lp.report import terminal
     from atlas_lp.solver.lp_sweep import sweep
 
-    graph = _graph(problem)
+    graph, method = _graph(problem)
     found: dict[Axis, list[SweepPoint]] = {}
     with record.stage("sweep"), progress() as report:
         for axis in AXES:
@@ -216,7 +204,7 @@ def _deliver_sweep(problem: Problem, points: int, as_json: bool, record: Stats) 
             found[axis] = sweep(graph, problem.fabric, axis, values, tell)
     result: dict[str, Any] = {
         **LP_SWEEP.head(),
-        "graph": _graph_json(problem),
+        "graph": _graph_json(problem, graph, method),
         "native": native_json(problem.fabric),
         "points": points,
         "pivots": sum(p.pivots for each in found.values() for p in each),
@@ -276,7 +264,8 @@ def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) ->
 
     component, words, low, high = _direction(text)
     with record.stage("solve"):
-        pieces = solve_along(_graph(problem), problem.fabric, component, low, high)
+        graph, method = _graph(problem)
+        pieces = solve_along(graph, problem.fabric, component, low, high)
     rows = [
         {
             "from": number(p.start),
@@ -289,7 +278,7 @@ def _deliver_along(problem: Problem, text: str, as_json: bool, record: Stats) ->
     ]
     result = {
         **ALONG.head(),
-        "graph": _graph_json(problem),
+        "graph": _graph_json(problem, graph, method),
         "native": native_json(problem.fabric),
         "component": component,
         "pieces": rows,

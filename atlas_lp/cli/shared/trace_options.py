@@ -24,6 +24,7 @@ class TraceOptions(TypedDict, total=False):
     gpus_per_node: int | None
     placement: Path | None
     allow_missing: bool
+    allow_lost: bool
     range_name: str | None
     iteration: int | None
     from_time: Fraction | None
@@ -47,6 +48,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Place the GPUs as a file says: the name of a node per line, in the order of the GPUs' numbers.",
     ),
     click.option("--allow-missing", is_flag=True, help="Read on when ranks are missing; they are listed."),
+    click.option("--allow-lost", is_flag=True, help="Go on when records were lost or disagree; they are listed."),
     click.option("--range", "range_name", metavar="NAME", help="Only calls inside NVTX ranges of that name."),
     click.option("--iteration", type=Whole(min=0), help="Only the N-th instance of --range, counted from 0."),
     click.option("--from", "from_time", type=TIME, help="Only kernels from then on, counted from the first activity."),
@@ -82,6 +84,7 @@ def load_recording(
     gpus_per_node: int | None = None,
     placement: Path | None = None,
     allow_missing: bool = False,
+    allow_lost: bool = False,
     range_name: str | None = None,
     iteration: int | None = None,
     from_time: Fraction | None = None,
@@ -109,7 +112,12 @@ def load_recording(
     companions = Companions(nccl_logs, profiler_dumps, assumptions)
     with progress() as report:
         recording = read_recording(
-            names, selection=selection, allow_missing=allow_missing, companions=companions, progress=report
+            names,
+            selection=selection,
+            allow_missing=allow_missing,
+            allow_lost=allow_lost,
+            companions=companions,
+            progress=report,
         )
     if placement is not None:
         nodes, words = _nodes(placement), f"nodes of {placement.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,7 +13,7 @@ from atlas_lp.cli.shared.options import (
     SIZE,
     Whole,
     box_options,
-    fabric_options,
+    fabric_options_here,
     force_option,
     gathered,
     json_option,
@@ -157,7 +158,7 @@ def goal() -> None:
 
 @goal.command()
 @_collective_options
-@fabric_options
+@fabric_options_here
 @box_options
 @click.option("--solve", "solve_it", is_flag=True, help="Print the envelope; with -o, write the text too.")
 @solve_options
@@ -204,14 +205,14 @@ def expand(
         if not (solve_it and as_json):  # whose output is one document
             say(written)
     if solve_it:
-        deliver(_problem(signature, fabric, box, assumed, record, not how["no_quotient"]), how, as_json, record)
+        deliver(_problem(signature, fabric, box, assumed, not how["no_quotient"]), how, as_json, record)
     else:
         record.write()
 
 
 @goal.command()
 @_collective_options
-@fabric_options
+@fabric_options_here
 @output_file_option
 @force_option
 def draw(
@@ -228,13 +229,10 @@ def draw(
     Example:
       atlas-lp goal draw --type allreduce --algorithm tree --size 1MiB --ranks 8 --gpus-per-node 2 -o tree.svg
     """
-    import numpy as np
-
+    from atlas_lp.collectives.signature_graph import all_ranks
     from atlas_lp.files import write_file
-    from atlas_lp.goal import event_graph
     from atlas_lp.report.figures.schedule import draw_schedule
     from atlas_lp.report.figures.style import check_kind
-    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
     from atlas_lp.solver.axis import point
     from atlas_lp.solver.longest_path import Evaluator
 
@@ -243,8 +241,8 @@ def draw(
     check_kind(output)
     check_free(output, force)
     signature, _ = asked.signature(fabric.gpus_per_nic)
-    schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
-    graph = event_graph(schedule, np.array(signature.nodes), fabric.port_rule, fabric.ingress)
+    found = all_ranks(signature, fabric)
+    schedule, graph = found.schedule, found.in_order()
     end_ns = Evaluator(graph, fabric.theta()).times_ns(point(*fabric.native))[graph.vertex]
     write_file(output, draw_schedule(schedule, signature.nodes, end_ns, asked.title(signature), output.suffix[1:]))
     say(f"{output}: {schedule.ranks} ranks, {len(schedule)} operations")
@@ -318,7 +316,7 @@ def export(
     show_default=True,
     help="program: operations of one (rank, cpu) also run in the order of the file.",
 )
-@fabric_options
+@fabric_options_here
 @box_options
 @solve_options
 @json_option
@@ -344,8 +342,9 @@ def solve(
     """
     import numpy as np
 
-    from atlas_lp.goal import event_graph, read_goal
+    from atlas_lp.goal import read_goal
     from atlas_lp.goal.schedule import with_program_order
+    from atlas_lp.solver.port_order import solve_messages
 
     record = Stats(stats)
     with record.stage("read"):
@@ -361,25 +360,26 @@ def solve(
         else "operations of one (rank, cpu) run in the order of the file"
     )
     with record.stage("graph"):
-        graph = event_graph(schedule, np.array(nodes), fabric.port_rule, fabric.ingress)
-    deliver(Problem(graph, None, fabric, box, {"ranks": schedule.ranks}, [order]), how, as_json, record)
+        messages = fabric.messages(schedule, np.array(nodes))
+    problem = Problem(
+        lambda: (messages.graph(messages.served(fabric.theta_at(fabric.order_at))), "full"),
+        partial(solve_messages, messages, fabric, box),
+        fabric,
+        box,
+        {"ranks": schedule.ranks},
+        [order],
+    )
+    deliver(problem, how, as_json, record)
 
 
-def _problem(
-    signature: Signature, fabric: Fabric, box: Box, assumed: list[str], record: Stats, use_symmetry: bool
-) -> Problem:
-    """Build the graph of a signature by the cheapest exact way."""
+def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], use_symmetry: bool) -> Problem:
+    """What there is to solve of a signature, by the cheapest exact way."""
     from atlas_lp.collectives.solver import CollectiveSolver
 
-    with record.stage("graph"):
-        found = CollectiveSolver(fabric, box, use_symmetry=use_symmetry).graph(signature)
-    about = {
-        "signature": signature.key(),
-        "ranks": signature.ranks,
-        "channels": signature.channels,
-        "method": "bracket" if found is None else found.method,
-    }
-    return Problem(None if found is None else found.graph, signature, fabric, box, about, assumed)
+    solver = CollectiveSolver(fabric, box, use_symmetry=use_symmetry)
+    about = {"signature": signature.key(), "ranks": signature.ranks, "channels": signature.channels}
+    graph, solve = partial(solver.graph, signature), partial(solver.solved, signature)
+    return Problem(graph, solve, fabric, box, about, assumed)
 
 
 def _find(key: str, signatures: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from atlas_lp.errors import InputError
 from atlas_lp.program.dependencies.event_links import event_links
 from atlas_lp.program.dependencies.links import Links
 from atlas_lp.program.dependencies.stream_links import stream_links
+from atlas_lp.traces.lost import is_lost, refuse_lost, was_recorded
 from atlas_lp.traces.signing.signed_trace import SignedTrace
 from atlas_lp.traces.trace import Trace
 
@@ -31,9 +32,17 @@ def records_events(trace: Trace) -> bool:
     return trace.work is not None and bool(len(trace.work.before) or (trace.work.synced >= 0).any())
 
 
-def possible_readings(trace: Trace) -> tuple[str, ...]:
-    """Readings that *trace* allows, the one that is used by default first."""
-    return DEPENDENCIES if records_events(trace) else ("streams",)
+def possible_readings(signed: SignedTrace) -> tuple[str, ...]:
+    """Readings that *signed* allows, the one that is used by default first; none that :func:`find_links` refuses."""
+    allowed = signed.trace.allow_lost
+    return tuple(reading for reading in _recorded(signed) if allowed or not is_lost(signed.all_gaps, reading))
+
+
+def _recorded(signed: SignedTrace) -> tuple[str, ...]:
+    """Readings for which something was recorded; by events first, unless the capture did without all of one kind."""
+    if not records_events(signed.trace):
+        return ("streams",)
+    return DEPENDENCIES if was_recorded(signed.all_gaps, "events") else DEPENDENCIES[::-1]
 
 
 def find_links(signed: SignedTrace, dependencies: str | None = None, compute: Fraction = Fraction(1)) -> Links:
@@ -41,9 +50,12 @@ def find_links(signed: SignedTrace, dependencies: str | None = None, compute: Fr
 
     *compute* is a factor on measured compute time.
 
-    Raises :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded.
+    Raises :class:`~atlas_lp.errors.InputError` when events are asked for and were not recorded, and
+    :class:`~atlas_lp.errors.TraceError` when more was lost than :mod:`~atlas_lp.traces.lost` grants.
     """
-    used = dependencies or possible_readings(signed.trace)[0]
+    used = dependencies or _recorded(signed)[0]
+    if not signed.trace.allow_lost:
+        refuse_lost(signed.all_gaps, used)
     if used == "streams":
         return stream_links(signed.timeline, compute)
     if signed.trace.work is None:

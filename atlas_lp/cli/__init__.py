@@ -7,6 +7,7 @@ SIGHUP).  Heavy libraries are imported inside the verbs, so that help is instant
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -26,7 +27,7 @@ from atlas_lp.cli.verbs.pack import pack
 from atlas_lp.cli.verbs.path import path
 from atlas_lp.cli.verbs.sweep import sweep
 from atlas_lp.cli.verbs.validate import validate
-from atlas_lp.errors import AtlasError
+from atlas_lp.errors import AtlasError, InputError
 from atlas_lp.texts import plain, plain_lines, shortened
 
 
@@ -51,6 +52,10 @@ class _Root(click.Group):
             return super().invoke(ctx)
         except AtlasError as error:
             raise _refusal(error) from None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # which looking whether a file is there raises
+                raise _refusal(InputError(f"{error.filename}: {error.strerror}")) from None
+            raise
 
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})

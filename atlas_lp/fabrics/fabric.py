@@ -19,6 +19,7 @@ from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.units import format_bandwidth, format_time, number, parse_bandwidth, parse_time_ns
 
 PRESETS = ("alps",)
+MOST_GPUS_PER_NIC = 1024
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,8 @@ def parse_fabric(text: str, where: str = "fabric") -> Fabric:
     up = _Table(where, "scale_up", top.take("scale_up"))
     model = _Table(where, "model", top.take("model", {}))
     gpus_per_nic = out.take("gpus_per_nic", 1)
-    if type(gpus_per_nic) is not int or gpus_per_nic < 1:
-        raise FabricError(f"{out.where} gpus_per_nic must be a whole number of at least 1")
+    if type(gpus_per_nic) is not int or not 1 <= gpus_per_nic <= MOST_GPUS_PER_NIC:
+        raise FabricError(f"{out.where} gpus_per_nic must be a whole number of 1 to {MOST_GPUS_PER_NIC}")
     fabric = Fabric(
         name=str(top.take("name")),
         latency_ns=out.time("latency"),

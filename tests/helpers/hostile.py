@@ -16,7 +16,7 @@ TEXT = (
     "[/red] \\[/red] [link=x] :smile: </style></script><script>alert(1)</script><img src=x onerror=y> {{ 7*7 }} ]]>"
     "\"'`;--&quot;$\\frac{$ %s {0} \u00b2 "
 )
-"""Escape sequences, C1 controls, marks of direction, ends of lines, NUL, and markup of rich, HTML, Jinja, XML and TeX."""
+"""Escape sequences, C1 controls, marks of direction, ends of lines, NUL; markup of rich, HTML, Jinja, XML and TeX."""
 
 IDENTIFIERS = ('x"y', "a'b; --", "NVTX_EVENTS_V\u00b2", "NVTX_EVENTS_V" + "9" * 5000, "NVTX_EVENTS_V-1", f"z{TEXT[:9]}")
 """Names of tables that are no plain identifiers of SQL, or end in what only looks like a number."""
@@ -28,6 +28,10 @@ MANY_DIGITS = "9" * (sys.get_int_max_str_digits() + 1)
 """More digits than Python turns into a number."""
 
 
+_AMID = "substr(value, 1, instr(value, '(') - 1) || ? || '('"
+"""SQL: the name of a kernel with a text before its arguments."""
+
+
 def nsight(folder: Path, text: str = "", file_name: str = "") -> list[Path]:
     """Exports of two hosts; *text* is put into every text that need not be what it is, and into tables of its own."""
     plain = folder / "plain"
@@ -35,10 +39,7 @@ def nsight(folder: Path, text: str = "", file_name: str = "") -> list[Path]:
     paths = []
     for path in two_ranks(plain):
         with closing(sqlite3.connect(path)) as db, db:
-            db.execute(
-                "UPDATE StringIds SET value = substr(value, 1, instr(value, '(') - 1) || ? || '(' WHERE value LIKE 'ncclDev%(%'",
-                (text,),
-            )
+            db.execute(f"UPDATE StringIds SET value = {_AMID} WHERE value LIKE 'ncclDev%(%'", (text,))
             db.execute("UPDATE StringIds SET value = ? || value WHERE value NOT LIKE 'nccl%'", (text,))
             db.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = value || ? WHERE name = 'Hostname'", (text,))
             db.execute("UPDATE META_DATA_EXPORT SET value = value || ?", (text,))

@@ -57,7 +57,7 @@ class Whole(click.IntRange):
         return super().convert(found, param, ctx)
 
 
-_DECIMAL = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 
 
 class Finite(click.FloatRange):
@@ -99,7 +99,7 @@ def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], In
 def _point(text: str) -> tuple[Fraction, Fraction]:
     latency, comma, bandwidth = text.partition(",")
     if not comma:
-        raise UnitError(f"{text!r} is no point: write a latency and a bandwidth, such as 3.7us,200Gbps")
+        raise UnitError(f"{quoted(text)} is no point: write a latency and a bandwidth, such as 3.7us,200Gbps")
     return parse_time_ns(latency), parse_bandwidth(bandwidth)
 
 

@@ -133,7 +133,7 @@ def _nodes(placement: Path) -> list[int]:
     from atlas_lp.inputs import read_text
 
     try:
-        names = [line.strip() for line in read_text(placement).splitlines() if line.strip()]
+        names = [line.strip() for line in read_text(placement).split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{placement}: cannot be read ({error.__class__.__name__})") from None
     number = {name: place for place, name in enumerate(dict.fromkeys(names))}

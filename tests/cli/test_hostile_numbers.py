@@ -84,15 +84,19 @@ def takes_values(option):
     return not isinstance(option.type, click.Choice) and not option.is_flag and option.opts[-1] not in OF_FILES
 
 
-TYPED = [
-    (verb, option.opts[-1])
-    for verb in BASES
-    for option in command_of(verb).params
-    if isinstance(option, click.Option) and takes_values(option)
-]
+def typed():
+    """A verb and one of its options, for all of them; slow where another verb has the same option."""
+    seen = set()
+    for verb in BASES:
+        for option in command_of(verb).params:
+            if isinstance(option, click.Option) and takes_values(option):
+                name = option.opts[-1]
+                marks = [pytest.mark.slow] if name in seen else []
+                seen.add(name)
+                yield pytest.param(verb, name, id=" ".join((*verb, name)), marks=marks)
 
 
-@pytest.mark.parametrize(("verb", "option"), TYPED, ids=[" ".join((*verb, option)) for verb, option in TYPED])
+@pytest.mark.parametrize(("verb", "option"), list(typed()))
 def test_no_value_of_an_option_is_a_defect(verb, option, files):
     base = list(BASES[verb])
     if option in base and verb != ("sweep",):

@@ -16,6 +16,7 @@ from pathlib import Path
 from atlas_lp.errors import TraceError
 from atlas_lp.inputs import bounded_lines, open_input
 from atlas_lp.signatures.nccl import codes
+from atlas_lp.texts import integer
 
 SOURCE = "companion: NCCL log"
 
@@ -142,10 +143,10 @@ def _take(log: DebugLog, threads: _Threads, line: re.Match[str], at_start: bool)
 
 def _take_init(log: DebugLog, threads: _Threads, init: re.Match[str], of_device: tuple[str, str, str]) -> None:
     pointer = (of_device[0], of_device[1], init["comm"])
-    if init["id"] is None:
+    identity = integer(init["id"] or "")
+    if identity is None:
         threads.making.pop(of_device, None)  # a split without an id: what follows belongs to no known communicator
         return
-    identity = int(init["id"], 16)
     log.communicators.setdefault(identity, LoggedCommunicator(int(init["ranks"])))
     threads.making[of_device] = threads.made[pointer] = identity
 

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -130,6 +131,24 @@ def test_texts_of_inputs_have_one_way_out_and_numbers_one_way_in():
             assert called not in ("IntRange", "FloatRange"), f"{path}:{node.lineno}: options.Whole or Finite"
             of_ints = isinstance(node, ast.Call) and getattr(node.func, "id", None) == "int"
             assert not of_ints or len(node.args) == 1 or path.name == "texts.py", f"{path}:{node.lineno}: texts.integer"
+
+
+WRITERS = {("files",), ("folders",)}
+"""What makes, changes and removes files, for everything that is written."""
+SWITCHES = {("peak_memory",)}
+"""What writes to the system, and no file."""
+CHANGES = {"write_text", "write_bytes", "mkdir", "makedirs", "unlink", "rmdir", "rmtree", "touch", "rename"}
+MODES = re.compile("[rbt+]*[wax+][rbt+]*")
+
+
+def test_everything_that_is_written_is_written_in_one_way():
+    for path in (path for path in files_of_the_house() if parts_of(path) not in WRITERS | SWITCHES):
+        for node in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            texts = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+            writes = name in CHANGES or (name == "open" and any(MODES.fullmatch(text) for text in texts))
+            assert not writes, f"{path}:{node.lineno} writes by itself"
 
 
 def test_help_needs_no_heavy_library():

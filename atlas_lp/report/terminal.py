@@ -68,11 +68,20 @@ def analysis(summary: Document) -> list[Block]:
             f"T(L, G): {counted(len(summary['joint']), 'planes')}"
         ),
         solver_check(summary["certificate"]),
-        f"cache: {cache['hits']} hits, {cache['misses']} misses"
-        + (f"; nothing could be kept ({cache['refused']})" if "refused" in cache else ""),
+        _cache(cache),
         Listing("Assumptions", summary["assumptions"]),
         _gaps(summary),
     ]
+
+
+def _cache(cache: Document) -> str:
+    """What the cache had, what in it was of no use, and what it could not keep."""
+    unusable = [f"{count} {reason}" for reason, count in sorted(cache.get("unusable", {}).items())]
+    return (
+        f"cache: {cache['hits']} hits, {cache['misses']} misses"
+        + (f"; solved again: {', '.join(unusable)}" if unusable else "")
+        + (f"; nothing could be kept ({cache['refused']})" if "refused" in cache else "")
+    )
 
 
 def _iterations(iterations: Sequence[Document]) -> Table:

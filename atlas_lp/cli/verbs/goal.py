@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from atlas_lp.cli.shared.options import (
+    NAME,
     SIZE,
     Whole,
     box_options,
@@ -205,7 +206,7 @@ def expand(
         if not (solve_it and as_json):  # whose output is one document
             say(written)
     if solve_it:
-        deliver(_problem(signature, fabric, box, assumed, not how["no_quotient"]), how, as_json, record)
+        deliver(_problem(signature, fabric, box, assumed, how), how, as_json, record)
     else:
         record.write()
 
@@ -301,7 +302,7 @@ def export(
 
 
 @goal.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NAME)
 @click.option(
     "--gpus-per-node",
     type=Whole(min=1),
@@ -372,11 +373,13 @@ def solve(
     deliver(problem, how, as_json, record)
 
 
-def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], use_symmetry: bool) -> Problem:
+def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], how: SolveOptions) -> Problem:
     """What there is to solve of a signature, by the cheapest exact way."""
+    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
 
-    solver = CollectiveSolver(fabric, box, use_symmetry=use_symmetry)
+    limits = Limits(memory_bytes=how["memory"])
+    solver = CollectiveSolver(fabric, box, use_symmetry=not how["no_quotient"], limits=limits)
     about = {"signature": signature.key(), "ranks": signature.ranks, "channels": signature.channels}
     graph, solve = partial(solver.graph, signature), partial(solver.solved, signature)
     return Problem(graph, solve, fabric, box, about, assumed)

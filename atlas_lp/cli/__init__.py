@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -115,7 +116,8 @@ def run() -> NoReturn:
 
 
 def _prepare() -> None:
-    """Let signals end the command in order, and what a terminal has no sign for be no defect."""
+    """Let signals end the command in order, warnings be a line, and what a terminal has no sign for no defect."""
+    warnings.formatwarning = _warning
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # which nohup changes
             signal.signal(number, _end)
@@ -127,6 +129,10 @@ def _prepare() -> None:
 def _end(number: int, _: object) -> NoReturn:
     """End as Ctrl-C does: programs that were started are ended, and files that are half written are swept."""
     raise SystemExit(_BY_SIGNAL + number)
+
+
+def _warning(message: Warning | str, *_: object, **__: object) -> str:
+    return f"Warning: {shortened(plain(str(message)), _LONGEST_REFUSAL)}\n"
 
 
 def _show(error: click.ClickException) -> None:

@@ -134,3 +134,8 @@ def test_nohup_is_heard():
     body = "print(__import__('signal').getsignal(1) == 1, flush=True)"
     done = ended(["odd"], f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{verb_that(body)}")
     assert done.stdout == "True\n"
+
+
+def test_a_warning_is_a_line_without_what_acts():
+    done = ended(["odd"], verb_that("__import__('warnings').warn('one\\x1b[31m\\ntwo')"))
+    assert (done.returncode, done.stderr) == (0, "Warning: one\\x1b[31m\\ntwo\n")

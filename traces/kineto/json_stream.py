@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import IO, Any
 
-_BLANK = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _CHUNK = 1 << 20
-_LONGEST = 1 << 28
-"""Longest single value that is read, in characters."""
+LONGEST_VALUE = 1 << 24
+"""Longest single value that is read, in characters: an event, or one of the other members, as objects 40 times that."""
 
 
 class JsonStream:
@@ -68,8 +69,7 @@ class JsonStream:
 
     def _peek(self) -> str:
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _BLANK:
-                self._at += 1
+            self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]  # it always matches
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._more(_CHUNK):
@@ -81,8 +81,12 @@ class JsonStream:
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError):
-                if len(self._text) - self._at > _LONGEST or not self._more(size):
+            except RecursionError:
+                raise ValueError("a value is nested too deeply") from None
+            except ValueError:
+                if len(self._text) - self._at > LONGEST_VALUE:
+                    raise ValueError(f"a value is no JSON, or longer than {LONGEST_VALUE} characters") from None
+                if not self._more(size):
                     raise ValueError("a value is cut or is no JSON") from None
                 size *= 2
                 continue

@@ -19,9 +19,14 @@ _NAMES |= {"COLLNETCHAIN": "collnet_chain", "NVLS_TREE": "nvls_tree", "NVLSTREE"
 _ALIASES = {"char": "int8", "int": "int32", "half": "float16", "float": "float32", "double": "float64"}
 
 
+def _is_code(text: str) -> bool:
+    """Whether *text* is a number; isdigit is also true of a superscript, which is none."""
+    return text.isdecimal() and len(text) < 10
+
+
 def algorithm(text: str) -> str | None:
     """Algorithm of a code or a name, None for one that is not known."""
-    if text.isdigit():
+    if _is_code(text):
         return ALGORITHMS[int(text)] if int(text) < len(ALGORITHMS) else None
     word = _NAMES.get(text.upper(), text.lower())
     return word if word in ALGORITHMS else None
@@ -29,14 +34,14 @@ def algorithm(text: str) -> str | None:
 
 def protocol(text: str) -> str | None:
     """Protocol of a code or a name, None for one that is not known."""
-    if text.isdigit():
+    if _is_code(text):
         return PROTOCOLS[int(text)] if int(text) < len(PROTOCOLS) else None
     return text.lower() if text.lower() in PROTOCOLS else None
 
 
 def datatype_bytes(text: str) -> int:
     """Bytes of an element of a datatype code or name (``7``, ``ncclFloat32``), 0 for one that is not known."""
-    if text.isdigit():
+    if _is_code(text):
         return [*DATATYPES.values(), 0][min(int(text), len(DATATYPES))]
     word = text.removeprefix("nccl").lower()
     return DATATYPES.get(_ALIASES.get(word, word), 0)

@@ -17,6 +17,7 @@ from atlas_lp.traces.companions.debug_log import Decision
 
 SOURCE = "companion: NCCL profiler plugin"
 
+_MOST_CHANNELS = 1 << 10
 _MOST_BYTES = 1 << 28
 # The bound keeps the time in proportion to the text, whatever stands in it.
 _EVENT = re.compile(
@@ -59,6 +60,6 @@ def _decision(name: str, arguments: dict[str, str]) -> tuple[int, Decision] | No
     except (KeyError, ValueError):
         return None
     unit = codes.datatype_bytes(arguments.get("Datatype", ""))
-    if algorithm is None or protocol is None or not unit:
+    if algorithm is None or protocol is None or not unit or not 0 <= channels <= _MOST_CHANNELS:
         return None
     return number, Decision(identity % 2**64, name, count * unit, algorithm, protocol, channels, unit)

@@ -209,8 +209,8 @@ def _base(value: int) -> int:
 
 def _nanoseconds(value: Any) -> int:
     """Kineto's microseconds as nanoseconds."""
-    if not isinstance(value, int | Decimal) or not 0 <= value < 2**52:
-        raise ValueError(f"{value!r} is no time")
+    if not isinstance(value, int | Decimal) or not 0 <= value < 2**51:
+        raise ValueError(f"{value!r:.80} is no time")
     return int(value * 1000)
 
 
@@ -259,6 +259,10 @@ def _kernel(raw: dict[str, Any], streams: dict[tuple[int, int], dict[int, int]],
     grid, block = raw.get("grid"), raw.get("block")
     if not _is_number(device) or not _is_number(stream):
         raise TraceError(f"an NCCL kernel at {raw['start']} ns names no device and stream")
+    if raw["end"] + base_ns >= 2**62:
+        raise TraceError(
+            f"an NCCL kernel ends {raw['end'] + base_ns} ns after 1970: baseTimeNanoseconds or ts is no time"
+        )
     known = streams.setdefault((device, stream), {})
     position = known.setdefault(context if isinstance(context, int) else 0, len(known))
     return Kernel(

@@ -18,7 +18,8 @@ Ints = NDArray[np.int64]
 
 KERNELS, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
-_TIME_LIMIT = 2**62
+_TIME_LIMIT = 2**61
+"""With the start of a session, which is below it too, times stay below 2**62."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ import pyarrow as pa
 from atlas_lp.errors import TraceError
 from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.signatures.nccl.collectives import known_as
-from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
+from atlas_lp.traces.reading.archive import DAMAGE, read_parts, read_table, room
+from atlas_lp.traces.reading.packed_check import TABLES, check_about, check_tables, schema_of
+from atlas_lp.traces.trace import Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
 # 0.1.0 wrote AllToAll as NCCL does, AlltoAll: names are read as known_as says.
 _SCHEMA, _FORMAT = PACKED_TRACE.name, PACKED_TRACE.version
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
+_ABOUT = "trace.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -47,7 +51,7 @@ def packed_bytes(trace: Trace) -> bytes:
         tables["work"] = pa.table(columns)
     sink = pa.BufferOutputStream()
     with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("trace.json", _EPOCH), json.dumps(about, sort_keys=True))
+        archive.writestr(zipfile.ZipInfo(_ABOUT, _EPOCH), json.dumps(about, sort_keys=True))
         for name, table in sorted(tables.items()):
             archive.writestr(zipfile.ZipInfo(f"{name}.arrow", _EPOCH), _arrow(table))
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
@@ -56,25 +60,24 @@ def packed_bytes(trace: Trace) -> bytes:
 def read_packed(path: Path) -> Trace:
     """Read what :func:`packed_bytes` made.
 
-    Raises :class:`~atlas_lp.errors.TraceError` for a file that is missing, damaged, or of another version.
+    Raises :class:`~atlas_lp.errors.TraceError` for a file that is missing, damaged, of another version, or holds what
+    no trace does.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            about = json.loads(archive.read("trace.json"))
-            if (about["schema"], about["version"]) != (_SCHEMA, _FORMAT):
-                raise TraceError(f"{path}: packed by another version of atlas-lp; pack the trace again")
-            tables = {n[:-6]: _table(archive.read(n)) for n in archive.namelist() if n.endswith(".arrow")}
-        return _trace(about, tables)
+        parts = read_parts(path, {_ABOUT, *(f"{name}.arrow" for name in TABLES)})
+        about = json.loads(parts.pop(_ABOUT))
+        if (about["schema"], about["version"]) != (_SCHEMA, _FORMAT):
+            raise TraceError(f"{path}: packed by another version of atlas-lp; pack the trace again")
+        return _trace(about, _tables(parts, room(path)))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (zipfile.BadZipFile, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
+    except DAMAGE as error:
         raise TraceError(f"{path}: no packed trace, or damaged ({error}); pack the trace again") from None
 
 
 def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:
-    if tuple(tables["operations"].column_names) != OPERATION_COLUMNS:
-        raise ValueError("its operations have other columns")
-    tables["operations"] = _known_names(tables["operations"])
+    check_tables(tables)
+    check_about(about, tables)
     work = None
     if "work" in tables:
         columns = {**_columns(tables["work"]), **_columns(tables["waits"])}
@@ -89,6 +92,18 @@ def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:
         topologies=tuple(_topology(*topology) for topology in about["topologies"]),
         work=work,
     )
+
+
+def _tables(parts: Mapping[str, bytes], most: int) -> dict[str, pa.Table]:
+    """The tables of a file, *most* bytes in all, under the names of today."""
+    tables = {}
+    for part, content in parts.items():
+        name = part.removesuffix(".arrow")
+        tables[name] = read_table(content, schema_of(name), most)
+        most -= tables[name].nbytes
+        if name == "operations":
+            tables[name] = _known_names(tables[name])
+    return tables
 
 
 def _known_names(operations: pa.Table) -> pa.Table:
@@ -118,8 +133,3 @@ def _arrow(table: pa.Table) -> bytes:
     with pa.ipc.new_file(sink, table.schema, options=options) as writer:
         writer.write_table(table.combine_chunks())
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def _table(content: bytes) -> pa.Table:
-    with pa.ipc.open_file(pa.BufferReader(content)) as reader:
-        return reader.read_all()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from atlas_lp.errors import TraceError
-from atlas_lp.inputs import MOST_DOCUMENT, MOST_EXPANSION, open_input
+from atlas_lp.inputs import open_input
 
 DAMAGE = (
     zipfile.BadZipFile,
@@ -27,7 +27,6 @@ DAMAGE = (
     TypeError,
     IndexError,
     EOFError,
-    RecursionError,
     OverflowError,
     NotImplementedError,
 )
@@ -35,6 +34,9 @@ DAMAGE = (
 
 _READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _ENCRYPTED = 1
+_MOST_EXPANSION = 100  # measured: 5
+_FREE_BYTES = 1 << 24
+_MOST_BATCHES = 1 << 10  # written: 1
 
 
 def read_parts(path: Path, names: Collection[str]) -> dict[str, bytes]:
@@ -63,7 +65,7 @@ def read_parts(path: Path, names: Collection[str]) -> dict[str, bytes]:
 
 def room(path: Path) -> int:
     """Bytes that a file may hold once it is decompressed: far more than any that was packed."""
-    return max(MOST_DOCUMENT, MOST_EXPANSION * path.stat().st_size)
+    return max(_FREE_BYTES, _MOST_EXPANSION * path.stat().st_size)
 
 
 def read_table(content: bytes, schema: pa.Schema, most: int) -> pa.Table:
@@ -71,13 +73,24 @@ def read_table(content: bytes, schema: pa.Schema, most: int) -> pa.Table:
 
     Raises one of :data:`DAMAGE`.
     """
+    try:
+        return _read_table(content, schema, most)
+    except OSError as error:  # of Arrow, about bytes that are here already
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def _read_table(content: bytes, schema: pa.Schema, most: int) -> pa.Table:
     if not content.startswith(b"ARROW1\0\0"):
         raise ValueError("a table is no Arrow file")
     # The stream inside of the file, message by message: a size is known before its buffers are decompressed.
-    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(pa.py_buffer(content).slice(8)))
-    found = pa.ipc.read_schema(messages.read_next_message())
+    first, *messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(pa.py_buffer(content).slice(8)))
+    if first.type != "schema":  # which read_schema takes for granted
+        raise ValueError("a table has no columns")
+    found = pa.ipc.read_schema(first)
     if not found.equals(schema):
         raise ValueError(f"a table has other columns or types: {found.to_string(show_schema_metadata=False)[:200]!r}")
+    if len(messages) > _MOST_BATCHES:
+        raise ValueError(f"a table is in {len(messages)} pieces")
     batches = []
     for message in messages:
         if message.type != "record batch":

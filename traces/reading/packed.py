@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from atlas_lp.errors import TraceError
+from atlas_lp.inputs import parse_json
 from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.signatures.nccl.collectives import known_as
 from atlas_lp.traces.reading.archive import DAMAGE, read_parts, read_table, room
@@ -65,14 +66,14 @@ def read_packed(path: Path) -> Trace:
     """
     try:
         parts = read_parts(path, {_ABOUT, *(f"{name}.arrow" for name in TABLES)})
-        about = json.loads(parts.pop(_ABOUT))
+        about = parse_json(parts.pop(_ABOUT), _ABOUT, ValueError)
         if (about["schema"], about["version"]) != (_SCHEMA, _FORMAT):
             raise TraceError(f"{path}: packed by another version of atlas-lp; pack the trace again")
         return _trace(about, _tables(parts, room(path)))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror or error})") from None
     except DAMAGE as error:
-        raise TraceError(f"{path}: no packed trace, or damaged ({error}); pack the trace again") from None
+        raise TraceError(f"{path}: no packed trace, or damaged ({str(error)[:300]}); pack the trace again") from None
 
 
 def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:

@@ -38,7 +38,7 @@ _LINES_PER_BYTE = 10
 _FEW_RECORDS = 1 << 20
 _DECOMPRESS = "if it is what it should be, decompress it and name the result"
 
-_MOST_DOTS = 32
+_MOST_DOTS = 16
 _MOST_DIGITS = 400
 _DOTTED = re.compile(rf"(?:\.[^.,\n\[\]{{}}=]+){{{_MOST_DOTS}}}")
 

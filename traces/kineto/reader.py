@@ -366,8 +366,8 @@ def _amount(path: Path, name: str, kind: str, arguments: dict[str, Any]) -> tupl
     unit = _DTYPE_BYTES.get(dtype.lower(), 0)
     if not isinstance(elements, int) or not 0 <= elements < 2**60 or not unit:
         raise PayloadError(
-            f"{path}: {name} of {elements} elements of type {dtype!r}: bytes are unknown; record with PyTorch 2.1 or "
-            "newer, or with record_shapes=True"
+            f"{path}: {name} of {str(elements)[:40]} elements of type {dtype[:40]!r}: bytes are unknown; record with "
+            "PyTorch 2.1 or newer, or with record_shapes=True"
         )
     return elements, unit
 

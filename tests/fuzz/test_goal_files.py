@@ -6,7 +6,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from fuzz.goal_files import GoalFile, random_goal
 from helpers.graphs import fabric
 from oracles import first_ready
 from oracles.loggp import Network
@@ -15,6 +14,7 @@ from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal import PortRule, read_goal
 from atlas_lp.solver.envelope import Box, Envelope
 from atlas_lp.solver.port_order import solve_messages
+from fuzz.goal_files import GoalFile, random_goal
 
 BOX = Box(Fraction(0), Fraction(10**6), Fraction(0), Fraction(2))
 Where = tuple[Fraction, Fraction]

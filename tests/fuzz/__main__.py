@@ -51,6 +51,8 @@ def _many(cases: Iterable[Case], workers: int) -> int:
     def tell(case: Case, verdict: Verdict) -> None:
         nonlocal findings
         counts[case.attack.key][verdict.outcome] += 1
+        if case.number % len(ATTACKS) == 0:
+            sys.stderr.write(f"\r{case.number} ")
         if verdict.finding:
             findings += 1
             sys.stdout.write(f"--- case {case.number}, {case.attack.key}: {verdict.outcome}\n{verdict.finding}\n")

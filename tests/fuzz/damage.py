@@ -65,15 +65,17 @@ _WORD = re.compile(rb"\d+(?:\.\d+)?|\w+|[^\w\s]")
 
 
 def words(data: bytes, draw: Random) -> bytes:
-    """Some words or numbers replaced by wild ones."""
+    """Some words or numbers replaced by others of the file, or by wild ones."""
     found = list(_WORD.finditer(data))
     numbers = [match for match in found if match[0].isdigit()]
     some = {
         draw.choice(draw.choice((numbers, found)) or found) for _ in range(draw.choice((1, 1, 1, 3)) if found else 0)
     }
     for match in sorted(some, key=re.Match.start, reverse=True):
-        wild = NUMBERS if match[0].isdigit() and draw.random() < 0.8 else WORDS
-        data = data[: match.start()] + draw.choice(wild).encode() + data[match.end() :]
+        alike = [other[0] for other in found if other[0].isdigit() == match[0].isdigit()]
+        wild = NUMBERS if match[0].isdigit() and draw.random() < 0.9 else WORDS
+        new = draw.choice(alike) if draw.random() < 0.4 else draw.choice(wild).encode()
+        data = data[: match.start()] + new + data[match.end() :]
     return data
 
 
@@ -177,12 +179,16 @@ def _database(change: Callable[[sqlite3.Connection, Random], None], data: bytes,
         return db.serialize()
 
 
+_READ = ("NVTX", "CUPTI", "TARGET", "META", "StringIds", "PROCESSES", "DIAGNOSTIC")
+"""How the names of tables begin that a reader may look at."""
+
+
 def _table(db: sqlite3.Connection, draw: Random) -> str:
-    """A table with rows; those of enumerations, of which there are many, not too often."""
+    """A table with rows, mostly one that a reader may look at."""
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     full = [name for name in names if db.execute(f"SELECT 1 FROM [{name}] LIMIT 1").fetchone()]
-    if draw.random() < 0.9:
-        full = [name for name in full if not name.startswith("ENUM")]
+    if draw.random() < 0.95:
+        full = [name for name in full if name.startswith(_READ)]
     return draw.choice(full)
 
 
@@ -195,8 +201,13 @@ def _rowids(db: sqlite3.Connection, table: str) -> list[int]:
 
 
 def _rows_deleted(db: sqlite3.Connection, draw: Random) -> None:
+    """Some rows of a table, or all that are alike in one column, of all or within a stretch."""
     table = _table(db, draw)
     rows = _rowids(db, table)
+    if draw.random() < 0.5:
+        column, like = draw.choice(_columns(db, table)), draw.choice(rows)
+        same = f"SELECT rowid FROM [{table}] WHERE [{column}] IS (SELECT [{column}] FROM [{table}] WHERE rowid = ?)"
+        rows = sorted(row for (row,) in db.execute(same, (like,)))
     _execute_all(db, f"DELETE FROM [{table}] WHERE rowid = ?", ((rows[place],) for place in _some(rows, draw)))
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,12 +45,10 @@ def members_changed(data: bytes, draw: Random) -> bytes:
     else:
         method = draw.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
     sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w", method) as archive:
-        written = set()
+    with zipfile.ZipFile(sink, "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name that stands twice is meant
         for name, content in members:
-            with suppress(UserWarning):  # a name that stands twice is meant
-                archive.writestr(zipfile.ZipInfo(name) if method == zipfile.ZIP_STORED else name, content)
-            written.add(name)
+            archive.writestr(zipfile.ZipInfo(name), content, method)
     return sink.getvalue()
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import count, islice
 
 import pytest
+
 from fuzz.attacks import NOT_YET
 from fuzz.judge import ATTACKS, Case, Verdict
 from fuzz.workers import run

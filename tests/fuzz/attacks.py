@@ -19,7 +19,7 @@ class Promise(Enum):
     """What may come of a damaged input, beside a refusal."""
 
     ANY = "any answer"
-    NAMED = "the same answer, or another one with a gap or an assumption that the whole input does not have"
+    NAMED = "the same answer, or another one with more gaps, or from another reading, than the whole input gives"
     KEPT = "the same answer"
     SAME = "the same answer, and no refusal"
 

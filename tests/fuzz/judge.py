@@ -5,6 +5,7 @@ import shutil
 import traceback
 import unicodedata
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -44,10 +45,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Answer:
-    """T at some points, or whatever else is asked for; and all that is said beside it."""
+    """T at some points, or whatever else is asked for; how often each gap is counted; and which reading it rests on."""
 
     values: tuple[Any, ...]
-    said: frozenset[str]
+    gaps: Counter[str]
+    reading: str
 
 
 class Judge:
@@ -121,23 +123,25 @@ def _compared(answer: Answer, original: Answer, promise: Promise, told: str) -> 
         return Verdict("same answer")
     if promise is Promise.ANY:
         return Verdict("another answer")
-    new = answer.said - original.said
-    if promise is Promise.NAMED and new:
+    if promise is Promise.NAMED and (answer.gaps - original.gaps or answer.reading != original.reading):
         return Verdict("another answer, named")
-    words = f"{told}was {original.values}\nis  {answer.values}\nnow said {sorted(new)}\n"
-    return Verdict("another answer in silence", words + f"no longer said {sorted(original.said - answer.said)}")
+    words = f"{told}was {original.values}\nis  {answer.values}\ngaps {dict(answer.gaps)} after {dict(original.gaps)}"
+    return Verdict("another answer in silence", words)
 
 
 def answer_of(text: str) -> Answer:
     """The answer in a JSON document."""
     document = json.loads(text, parse_constant=_no_number)
     if "rows" in document:
-        return Answer((json.dumps(document["rows"], sort_keys=True),), frozenset())
+        return Answer((json.dumps(document["rows"], sort_keys=True),), Counter(), "")
     planes = [(plane["constant_ns"], plane["messages"], plane["bytes"]) for plane in document["joint"]]
     points = [(latency, gap) for latency in LATENCIES_NS for gap in GAPS_NS_PER_BYTE]
     times = [max(c + m * latency + size * gap for c, m, size in planes) for latency, gap in points]
-    gaps = {f"{gap['count']} {gap['code']}: {gap['message']}" for gap in document.get("gaps", ())}
-    return Answer((document["makespan_ns"], *times), frozenset({*gaps, *document["assumptions"]}))
+    gaps: Counter[str] = Counter()
+    for gap in document.get("gaps", ()):
+        gaps[gap["code"]] += gap["count"]
+    reading = "".join(line for line in document["assumptions"] if line.startswith("composition: "))
+    return Answer((document["makespan_ns"], *times), gaps, reading)
 
 
 def _no_number(word: str) -> Any:

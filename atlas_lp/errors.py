@@ -13,6 +13,8 @@
     │   ├── GoalError               GOAL text: syntax, unknown label, unmatched message
     │   │   └── CycleError          a graph that is no DAG; the cycle is named
     │   ├── OutputError             a file or folder that cannot be written, with the reason
+    │   ├── DamageError             a file of atlas-lp itself that is cut, changed, or none
+    │   │   └── VersionError        a whole one that another version wrote
     │   └── UnsupportedError        understood, but no schedule or rule exists for it
     ├── SolveError                  the LP solver disagrees with the longest path
     ├── ThresholdError (1)          a threshold given by the user is exceeded
@@ -71,6 +73,14 @@ class OutputError(InputError):
     def __init__(self, path: object, reason: str, what: str = "cannot be written") -> None:
         super().__init__(f"{path}: {what} ({reason})")
         self.reason = reason
+
+
+class DamageError(InputError):
+    """A file that atlas-lp keeps for itself is cut, changed, or none: why, to be said with its name."""
+
+
+class VersionError(DamageError):
+    """A file that atlas-lp keeps for itself was written by another version."""
 
 
 class UnsupportedError(InputError):

@@ -1,4 +1,4 @@
-"""Peak memory of a part of a run, where the system tells (Linux)."""
+"""Peak memory of a part of a run, and memory that is free, where the system tells (Linux)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import sys
 from pathlib import Path
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+_MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+_CONTAINER = (
+    (_GROUP / "memory.max", _GROUP / "memory.current"),
+    (_GROUP / "memory" / "memory.limit_in_bytes", _GROUP / "memory" / "memory.usage_in_bytes"),
+)
 
 _earlier = [0]
 
@@ -31,6 +37,16 @@ def restart_peak() -> bool:
 def peak_bytes() -> int:
     """Most memory since :func:`restart_peak`, or ever where the system cannot count anew."""
     return _counted() or whole_peak_bytes()
+
+
+def free_bytes() -> int | None:
+    """Memory that can still be had, within what the container allows; None where the system does not tell."""
+    known = [_MEMORY.read_text("ascii").split("MemAvailable:")[1].split()[0]] if _MEMORY.exists() else []
+    free = [int(kib) * 1024 for kib in known]
+    for limit, used in _CONTAINER:
+        if limit.exists() and used.exists() and limit.read_text("ascii").strip().isdecimal():
+            free.append(int(limit.read_text("ascii")) - int(used.read_text("ascii")))
+    return max(min(free), 0) if free else None
 
 
 def _counted() -> int:

@@ -259,6 +259,9 @@ SUMMARY = Document(
         "cache.hits": "Envelopes found in the cache.",
         "cache.misses": "Envelopes solved.",
         "cache.refused?": "Why nothing that was solved could be kept.",
+        "cache.unusable?": "Entries, the program's too, that were there and had to be solved again, by reason.",
+        "cache.unusable.*": "How many were `damaged` or `of another version`.",
+        "cache.swept?": "Files that writers left when they were killed, and that this run removed.",
         "assumptions": _ASSUMPTIONS,
         **_GAPS,
     },
@@ -426,6 +429,7 @@ VALIDATION = Document(
         "methods[].name": "Its name.",
         "methods[].times_ns": "T at every point, in ns; empty where `note` says why.",
         "methods[].vertices": "Vertices of its graph.",
+        "methods[].against_ns?": "Composite by the reading that this method was given, at every point, in ns.",
         "methods[].note": "Why it was left out, or what to know; empty without.",
         "measured_ns": "Measured span, in ns.",
         "dependencies": "Which reading of the order of work was used: `events` or `streams`.",
@@ -524,21 +528,27 @@ def _file(name: str, version: int, purpose: str, history: Mapping[int, str]) -> 
 
 ANALYSIS_FILE = _file(
     "atlas-lp/analysis",
-    2,
+    3,
     "`analysis.arrow`: the planes of an analysis and its summary.",
-    _FIRST | {2: "the envelope as entries of the cache have it"},
+    _FIRST | {2: "the envelope as entries of the cache have it", 3: "a checksum"},
 )
 CACHE_ENTRY = _file(
     "atlas-lp/cache-entry",
-    3,
+    4,
     "An entry of the cache: the planes of one solved collective or program.",
     _FIRST
     | {
         2: "0.1.0, planes between classes of ranks, what each rank sends",
         3: "what is said of the envelope is kept together, as in an analysis",
+        4: "a checksum",
     },
 )
-PACKED_TRACE = _file("atlas-lp/trace", 1, "What `atlas-lp pack` writes: a trace as one small file.", _FIRST)
+PACKED_TRACE = _file(
+    "atlas-lp/trace",
+    2,
+    "What `atlas-lp pack` writes: a trace as one small file; version 1 is read, too.",
+    _FIRST | {2: "a checksum"},
+)
 
 DOCUMENTS = (SUMMARY, SWEEP, PATH, ENVELOPE, LP_SWEEP, ALONG, VALIDATION, INSPECTION, CACHE, STATS)
 """All documents for people and programs, in the order of ``docs/json.md``."""

@@ -125,7 +125,8 @@ def format_time(ns: float | Fraction, digits: int = 4) -> str:
 
 def format_size(size_bytes: float | Fraction, digits: int = 4) -> str:
     """Write a size in binary units: ``format_size(1 << 27)`` is ``128 MiB``."""
-    return _scaled(float(size_bytes), [(1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB")], digits)
+    steps = [(1.0, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB"), (2**50, "PiB")]
+    return _scaled(float(size_bytes), steps, digits)
 
 
 def format_bandwidth(gap_ns_per_byte: Fraction, digits: int = 4) -> str:

@@ -1,58 +1,81 @@
 """Envelopes as bytes: the one way to keep one, in the cache and in the folder of an analysis.
 
-An Arrow IPC file (zstd) with a row per plane; what is said of the whole stands in the metadata of its schema, as JSON.
+An Arrow IPC stream (zstd) with a row per plane; what is said of the whole stands in the metadata of its schema, as
+JSON; a checksum over all of it stands at the end.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from atlas_lp.checksum import check, with_checksum
+from atlas_lp.errors import DamageError, VersionError
 from atlas_lp.goal.event_graph import COMPONENTS
+from atlas_lp.schemas import Document
 from atlas_lp.solver.envelope import Box, Envelope, PortOrder, RankClasses
 from atlas_lp.solver.highs import Certificate
 
 _METADATA_KEY = b"atlas-lp"
+_COLUMNS = pa.schema([("arriving", pa.int32()), ("ending", pa.int32()), *((name, pa.int64()) for name in COMPONENTS)])
+_ARROW_FILE = b"ARROW1"
+"""How files begin and end that were written before there were checksums."""
 
-DAMAGE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError)
-"""What reading a file raises that is none of ours, or damaged."""
 
-
-def encoded(envelope: Envelope, about: Mapping[str, Any]) -> bytes:
-    """The file of *envelope*; plain values *about* it (schema and version among them) are kept beside it."""
-    table = _table(envelope)
+def encoded(envelope: Envelope, kind: Document, about: Mapping[str, Any]) -> bytes:
+    """The file of *envelope*, of *kind*; plain values *about* it are kept beside it."""
     metadata = {**about, "envelope": _described(envelope)}
-    table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(metadata, sort_keys=True)})
+    table = _table(envelope).replace_schema_metadata({_METADATA_KEY: json.dumps(metadata, sort_keys=True)})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return with_checksum(sink.getvalue().to_pybytes(), kind)
 
 
-def read_about(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """The table of a file and what is kept beside it; raises one of :data:`DAMAGE`."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+def opened(content: bytes, kind: Document) -> tuple[pa.Table, dict[str, Any]]:
+    """The table of a file of *kind*, and what is kept beside it.
+
+    Raises :class:`~atlas_lp.errors.VersionError` for what another version wrote, and
+    :class:`~atlas_lp.errors.DamageError` for what is no such file, or not the whole of it.
+    """
+    if content.startswith(_ARROW_FILE) and content.endswith(_ARROW_FILE):
+        raise VersionError("it has no checksum")
+    check(io.BytesIO(content), kind)
+    with _damage(), pa.ipc.open_stream(content) as reader:
         table = reader.read_all()
-    metadata = json.loads(table.schema.metadata[_METADATA_KEY])
-    if not isinstance(metadata, dict):
-        raise ValueError("the metadata is no object")
-    return table, metadata
+        table.validate(full=True)
+        if not table.schema.equals(_COLUMNS):
+            raise ValueError("it has other columns")
+        metadata = json.loads(table.schema.metadata[_METADATA_KEY])
+        if not isinstance(metadata, dict):
+            raise ValueError("what is said of it is no object")
+        return table, metadata
 
 
 def decoded(table: pa.Table, about: Mapping[str, Any]) -> Envelope:
-    """The envelope of what :func:`read_about` gave; raises one of :data:`DAMAGE`."""
+    """The envelope of what :func:`opened` gave; raises :class:`~atlas_lp.errors.DamageError`."""
+    with _damage():
+        return _envelope(about["envelope"], _planes(table))
+
+
+def _planes(table: pa.Table) -> dict[tuple[int, int], list[tuple[int, ...]]]:
+    """Path vectors by the classes of ranks that they lie between."""
     pairs = zip(table.column("arriving").to_pylist(), table.column("ending").to_pylist(), strict=True)
     vectors = zip(*(table.column(name).to_pylist() for name in COMPONENTS), strict=True)
     planes: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for pair, vector in zip(pairs, vectors, strict=True):
         planes.setdefault(pair, []).append(vector)
+    return planes
+
+
+def _envelope(said: Mapping[str, Any], planes: dict[tuple[int, int], list[tuple[int, ...]]]) -> Envelope:
     whole = tuple(planes.pop((-1, -1)))
-    said = about["envelope"]
     classes = None
     if said["classes"] is not None:
         between = tuple((arriving, ending, tuple(own)) for (arriving, ending), own in planes.items())
@@ -72,18 +95,23 @@ def decoded(table: pa.Table, about: Mapping[str, Any]) -> Envelope:
     )
 
 
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Turn what reading raises into the one error for it."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise DamageError(f"what it holds is no envelope: {error}") from None
+
+
 def _table(envelope: Envelope) -> pa.Table:
     """One row per plane: of the whole (classes -1), then between two classes of ranks."""
     rows = [(-1, -1, vector) for vector in envelope.vectors]
     if envelope.classes is not None:
         rows += [(arriving, ending, v) for arriving, ending, vectors in envelope.classes.planes for v in vectors]
-    columns: dict[str, pa.Array] = {
-        "arriving": pa.array([row[0] for row in rows], type=pa.int32()),
-        "ending": pa.array([row[1] for row in rows], type=pa.int32()),
-    }
-    for i, name in enumerate(COMPONENTS):
-        columns[name] = pa.array([row[2][i] for row in rows], type=pa.int64())
-    return pa.table(columns)
+    columns = [[row[0] for row in rows], [row[1] for row in rows]]
+    columns += [[row[2][i] for row in rows] for i in range(len(COMPONENTS))]
+    return pa.table(columns, schema=_COLUMNS)
 
 
 def _described(envelope: Envelope) -> dict[str, Any]:

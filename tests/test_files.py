@@ -1,10 +1,12 @@
 """Writing files: whole or not at all, and refused before any work where that can be known."""
 
+import errno
 import os
 import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,16 @@ from helpers.jobs import two_ranks
 from atlas_lp import files
 from atlas_lp.cli import main
 from atlas_lp.errors import InputError, OutputError
-from atlas_lp.files import check_folder, check_free, replacement, replacing, write_file
+from atlas_lp.files import (
+    check_folder,
+    check_free,
+    remove,
+    replacement,
+    replacing,
+    sweep,
+    temporary,
+    write_file,
+)
 
 COLLECTIVE = ("--type", "allreduce", "--size", "4KiB", "--ranks", "2")
 
@@ -59,6 +70,77 @@ def test_names_of_temporary_files_are_not_taken_from_others(tmp_path, monkeypatc
         write_file(tmp_path / "x.txt", b"")
     assert (tmp_path / ".atlas-lp-guessed.txt").read_text() == "of somebody else"
     assert names(tmp_path) == [".atlas-lp-guessed.txt"]
+
+
+LEFT = f".atlas-lp-{'0123456789abcdef'}.txt"
+
+
+def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
+    (tmp_path / LEFT).write_text("half")
+    (tmp_path / LEFT[:-4]).mkdir()
+    (tmp_path / LEFT[:-4] / "half").write_text("half")
+    mine = [".atlas-lp-notes", LEFT[1:], LEFT.replace("a", "A"), f"{LEFT[:-4]}-journal"]
+    for name in mine:
+        (tmp_path / name).write_text("kept")
+    assert sweep(tmp_path) == 2
+    assert sweep(tmp_path) == sweep(tmp_path / "missing") == sweep(tmp_path / mine[0]) == 0
+    (tmp_path / LEFT).write_text("half")
+    write_file(tmp_path / "x", b"")
+    assert names(tmp_path) == sorted([*mine, "x"])
+
+
+def test_what_a_writer_holds_is_not_swept_by_others(tmp_path):
+    with replacing(tmp_path / "x") as file:
+        file.write(b"slow")
+        (held,) = names(tmp_path)
+        write_file(tmp_path / "y", b"fast")
+        assert names(tmp_path) == [held, "y"]
+        code = (
+            "import sys; from pathlib import Path; from atlas_lp.files import sweep; sys.exit(sweep(Path(sys.argv[1])))"
+        )
+        assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False).returncode == 0
+    assert names(tmp_path) == ["x", "y"]
+    assert (tmp_path / "x").read_bytes() == b"slow"
+
+
+def test_without_locks_what_is_older_than_a_day_is_swept(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    write_file(tmp_path / "x", b"written all the same")
+    (tmp_path / LEFT).write_text("half")
+    assert sweep(tmp_path) == 0
+    yesterday = time.time() - 25 * 3600
+    os.utime(tmp_path / LEFT, (yesterday, yesterday))
+    assert sweep(tmp_path) == 1
+    assert names(tmp_path) == ["x"]
+
+
+def test_sweeping_follows_no_link_and_waits_for_no_pipe(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("kept")
+    (tmp_path / LEFT).symlink_to("kept")
+    os.mkfifo(tmp_path / LEFT.replace("txt", "pipe"))
+    assert sweep(tmp_path) == 1
+    assert names(tmp_path) == [LEFT, "kept"]
+    assert (tmp_path / "kept" / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("swept", ["file", "folder"])
+def test_a_name_that_is_swept_before_it_is_locked_is_made_anew(tmp_path, monkeypatch, swept):
+    flock, seen = files.fcntl.flock, []
+
+    def late(descriptor, how):
+        if not seen:
+            seen.extend(names(tmp_path))
+            remove(tmp_path / seen[0])
+        flock(descriptor, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    with temporary(tmp_path, is_folder=swept == "folder") as made:
+        assert names(tmp_path) == [made.name] != seen
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
@@ -210,3 +292,29 @@ def test_every_verb_says_in_one_line_that_it_cannot_write(tmp_path, monkeypatch,
     assert target[:20] in line or str(tmp_path / target.split("/")[0]) in line or target.split("/")[0] in line
     assert names(tmp_path) == before
     assert (tmp_path / "file").read_text() == "kept"
+
+
+EMPTY = {
+    **{verb: (*words, "") for verb, (words, _) in VERBS.items()},
+    "inspect": ("inspect", ""),
+    "sweep": ("sweep", "", "--latency", "0:1us"),
+    "goal solve": ("goal", "solve", ""),
+    "cache ls": ("cache", "ls", "--cache", ""),
+    "a cache": ("validate", "TRACE", "--cache", ""),
+    "costs": ("validate", "TRACE", "--costs", ""),
+    "a placement": ("inspect", "TRACE", "--placement", ""),
+}
+
+
+@pytest.mark.parametrize("verb", EMPTY)
+def test_an_empty_name_is_refused_and_not_taken_for_the_working_folder(tmp_path, monkeypatch, verb):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATLAS_LP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "traces").mkdir()
+    two_ranks(tmp_path / "traces")
+    two_ranks(tmp_path)
+    before = names(tmp_path)
+    result = CliRunner().invoke(main, ["traces" if word == "TRACE" else word for word in EMPTY[verb]])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.splitlines()[-1].endswith("the name is empty; the working folder is '.'")
+    assert names(tmp_path) == before

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -117,6 +118,24 @@ def test_library_neither_prints_nor_exits_nor_asserts_on_input():
             called = getattr(getattr(node, "func", None), "id", None)
             assert called not in ("print", "exit", "quit"), f"{path}: {called}"
             assert not isinstance(node, ast.Assert), f"{path}:{node.lineno} asserts"
+
+
+WRITERS = {("files",), ("folders",)}
+"""What makes, changes and removes files, for everything that is written."""
+SWITCHES = {("peak_memory",)}
+"""What writes to the system, and no file."""
+CHANGES = {"write_text", "write_bytes", "mkdir", "makedirs", "unlink", "rmdir", "rmtree", "touch", "rename"}
+MODES = re.compile("[rbt+]*[wax+][rbt+]*")
+
+
+def test_everything_that_is_written_is_written_in_one_way():
+    for path in (path for path in files_of_the_house() if parts_of(path) not in WRITERS | SWITCHES):
+        for node in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            texts = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+            writes = name in CHANGES or (name == "open" and any(MODES.fullmatch(text) for text in texts))
+            assert not writes, f"{path}:{node.lineno} writes by itself"
 
 
 def test_help_needs_no_heavy_library():

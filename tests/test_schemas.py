@@ -9,14 +9,20 @@ from helpers.exports import job
 from helpers.jobs import COMMUNICATOR, SIMPLE, processes, two_ranks, write
 from helpers.programs import PAIR_A, PAIR_B, overlapped_gradients
 
+from atlas_lp.analysis.analyze import analyze
+from atlas_lp.cache import Store
 from atlas_lp.cli import main
+from atlas_lp.collectives.solver import CollectiveSolver
+from atlas_lp.fabrics.fabric import load_fabric
 from atlas_lp.schemas import DOCUMENTS, FILES
+from atlas_lp.traces.reading.read import read_trace
 
 _EXPAND = "goal expand --type allreduce --size 1MiB --ranks 4 --channels 2 --solve --json"
 COMMANDS = (
     "analyze @two_pairs -o @out --json --stats --cache @cache",
     "analyze @overlapped_gradients --fabric-of AllReduce=@ethernet.toml --json --cache @cache",
     "analyze @two_ranks --json --cache @ethernet.toml/below",
+    "analyze @two_ranks --json --cache @killed",
     "sweep @out --latency 0:1ms --json",
     "sweep @out --latency 0:1ms:3 --json",
     "sweep @out --bandwidth 10Gbps:10Tbps --json",
@@ -88,8 +94,13 @@ def two_pairs(folder):
 
 
 def samples_of_refused_and_damaged(folder):
-    """An export without payloads, and a cache entry that cannot be read."""
+    """An export without payloads, cache entries that cannot be read, and what a killed writer left."""
     job().write(folder / "bare.sqlite", payloads=None)
+    cache = Store(folder / "killed")
+    analyze(read_trace([folder / "two_ranks"]), CollectiveSolver(load_fabric(), store=cache))
+    for entry in (folder / "killed").glob("??/*.arrow"):
+        entry.write_bytes(b"no entry")
+        (entry.parent / f".atlas-lp-{16 * 'a'}.arrow").write_bytes(b"half an entry")
     (folder / "cache" / "ab").mkdir(parents=True, exist_ok=True)
     (folder / "cache" / "ab" / "abcd.arrow").write_bytes(b"no entry")
 

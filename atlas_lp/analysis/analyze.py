@@ -51,14 +51,14 @@ def analyze(trace: Trace, solver: CollectiveSolver, **asked: Unpack[Asked]) -> A
     """
     solver.box.check(*solver.fabric.native)
     job = solve_job(trace, solver, **asked)
-    signatures: dict[str, Any] = {"hits": solver.store.hits, "misses": solver.store.misses}
+    store = solver.store
+    cache: dict[str, Any] = {"hits": store.hits, "misses": store.misses}
     progress = solver.progress
     tell = None if progress is None else (lambda planes: progress("program planes", planes, 0))
     envelope = job.solve(tell)
     summary = Summary(job, envelope).build()
-    if solver.store.refused:
-        signatures["refused"] = solver.store.refused
-    summary["cache"] = signatures
+    told = {"refused": store.refused, "unusable": store.unusable, "swept": store.swept}
+    summary["cache"] = cache | {name: value for name, value in told.items() if value}
     return Analysis(envelope, solver.fabric.native, summary)
 
 

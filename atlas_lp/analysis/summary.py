@@ -38,6 +38,8 @@ _ONE_NODE = (
     "ask about another placement with --gpus-per-node"
 )
 
+_STOPPED = "graphs have more planes than were looked for: T may lie up to {} % above what is said; see --tolerance"
+
 _NOT_SHARED = (
     "collectives that overlap another one on a NIC, which each has to itself here; sharing it makes T at the native "
     "point at least {} % longer: --contention"
@@ -198,6 +200,9 @@ class Summary:
                     f"{100 * max(widths):.2g} % above the lower ones",
                 )
             )
+        early = [e.tolerance_reached for e in (self.envelope, *self.envelopes.values()) if e.tolerance_reached]
+        if early:
+            gaps.append(Gap("stopped-early", len(early), _STOPPED.format(f"{100 * max(early):.2g}")))
         orders = [e.order for e in self.envelopes.values() if e.order is not None and e.order.difference > TOLERATED]
         if orders:
             worst = max(orders, key=lambda order: (order.difference, order.worst_at))

@@ -108,12 +108,12 @@ def _places(graph: EventGraph, rank_of_vertex: Ints, ranks: int, thetas: list[di
 
 
 def planes_between(
-    graph: EventGraph, class_of_vertex: Ints, count: int, theta: dict[str, Fraction], corners: list[Point]
+    graph: EventGraph, class_of_vertex: Ints, count: int, whole: Evaluator, corners: list[Point]
 ) -> list[tuple[int, int, tuple[PathVector, ...]]]:
     """Return the path vectors that are longest somewhere between *corners*, for every class that waits for another.
 
-    One longest path from a class serves all classes that it ends in.  A rank without operations still ends no earlier
-    than it arrives.
+    *whole* evaluates the graph.  One longest path from a class serves all classes that it ends in.  A rank without
+    operations still ends no earlier than it arrives.
     """
     found: list[tuple[int, int, tuple[PathVector, ...]]] = []
     for arriving in range(count):
@@ -122,7 +122,7 @@ def planes_between(
             found.append((arriving, arriving, ((0,) * len(COMPONENTS),)))
             continue
         group = class_of_vertex[part.vertex >= 0]
-        from_class = _FromClass(Evaluator(part, theta), group, count)
+        from_class = _FromClass(whole.of_part(part), group, count)
         endings = np.unique(group[group >= 0]).tolist()
         found += [(arriving, ending, from_class.planes(ending, corners)) for ending in endings]
     return found

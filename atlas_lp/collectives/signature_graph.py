@@ -8,19 +8,32 @@ from functools import cached_property
 
 import numpy as np
 
+from atlas_lp.collectives.limits import Limits
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import EventGraph, PortMessages
 from atlas_lp.goal.schedule import SEND, Ints, Schedule
-from atlas_lp.signatures.algorithms.expand import expand
+from atlas_lp.signatures.algorithms.expand import expand, operation_count
 from atlas_lp.signatures.algorithms.ring import equal_chunks, neighbours, ring_bounds, ring_journeys
 from atlas_lp.signatures.algorithms.symmetry import Symmetry, by_class, classes_of, find_symmetry, quotient
 from atlas_lp.signatures.costs import load_costs
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.signatures.slices import ACKNOWLEDGE_TAG, LINK_TAG
 from atlas_lp.solver.envelope import Envelope
+from atlas_lp.solver.folding import folded
+from atlas_lp.solver.longest_path import Evaluator
+from atlas_lp.solver.solve import as_it_is
+from atlas_lp.units import format_size
 
 _STEPS = 1 << 31
 """More than the slices of any channel."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Full loops that a schedule lacks, each so many *steps* long (docs/model.md#loops)."""
+
+    loops: int = 0
+    steps: int = 1
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,7 @@ class SignatureGraph:
     """The schedule to solve a signature by, and how it was made: ``quotient`` or ``full``.
 
     ``nodes`` is the node of every GOAL rank of the *schedule*; ``goal_rank`` is the one that stands for every rank of
-    the signature.
+    the signature; ``left_out`` says how many loops the schedule has less than the signature.
     """
 
     schedule: Schedule
@@ -36,6 +49,7 @@ class SignatureGraph:
     method: str
     goal_rank: Ints
     fabric: Fabric
+    left_out: LeftOut = LeftOut()
 
     @cached_property
     def messages(self) -> PortMessages:
@@ -54,27 +68,55 @@ class SignatureGraph:
 
     def sent_by_rank(self) -> tuple[tuple[int, int, int], ...]:
         """What every rank puts on its NIC: bytes of all bodies, messages, and the largest body."""
-        sent = _sent(self.schedule, self.nodes)
+        sent = _sent(self.schedule, self.nodes, self.left_out)
         return tuple((size, count, largest) for size, count, largest in sent[self.goal_rank].tolist())
+
+    def evaluator(self, graph: EventGraph, fabric: Fabric) -> Evaluator:
+        """What evaluates *graph*, made of :attr:`messages`, with the loops that were left out."""
+        if not self.left_out.loops:
+            return as_it_is(graph, fabric)
+        return folded(graph, self.schedule, self.left_out.steps, self.left_out.loops, fabric)
 
     def in_turn(self, turn: Ints) -> SignatureGraph:
         """The same with every operation in its *turn*."""
         return replace(self, schedule=replace(self.schedule, turn=turn))
 
 
-def signature_graph(signature: Signature, fabric: Fabric, use_symmetry: bool = True) -> SignatureGraph:
-    """Return what to solve *signature* by: one rank per class, with *use_symmetry* where that is exact, or all."""
+def signature_graph(
+    signature: Signature,
+    fabric: Fabric,
+    use_symmetry: bool = True,
+    left_out: LeftOut = LeftOut(),
+    limits: Limits | None = None,
+) -> SignatureGraph:
+    """Return what to solve *signature* by: one rank per class, with *use_symmetry* where that is exact, or all.
+
+    Raises :class:`~atlas_lp.errors.UnsupportedError` where that is more than the *limits* allow.
+    """
     symmetry = find_symmetry(signature) if use_symmetry else None
+    classes = signature.ranks if symmetry is None else symmetry.classes
+    (limits or Limits()).check_memory(_named(signature), operation_count(signature) * classes // signature.ranks)
     if symmetry is None:
         schedule, nodes = expand(signature, fabric.reduce_copy, fabric.credits), np.array(signature.nodes)
-        return SignatureGraph(schedule, nodes, "full", np.arange(signature.ranks), fabric)
+        return SignatureGraph(schedule, nodes, "full", np.arange(signature.ranks), fabric, left_out)
     schedule, nodes = quotient(signature, symmetry, fabric.reduce_copy, fabric.credits)
-    return SignatureGraph(schedule, nodes, "quotient", symmetry.class_of_rank, fabric)
+    return SignatureGraph(schedule, nodes, "quotient", symmetry.class_of_rank, fabric, left_out)
 
 
-def all_ranks(signature: Signature, fabric: Fabric) -> SignatureGraph:
-    """All ranks of *signature*, every operation in its turn on the ports of *fabric*, in the order of its point."""
-    whole, uneven = signature_graph(signature, fabric, use_symmetry=False), UnevenRing.of(signature, fabric)
+def _named(signature: Signature) -> str:
+    size = format_size(signature.transfers.equal_bytes if signature.transfers else signature.size_bytes)
+    return f"{signature.collective} of {size} on {signature.ranks} ranks"
+
+
+def all_ranks(signature: Signature, fabric: Fabric, limits: Limits | None = None) -> SignatureGraph:
+    """All ranks of *signature*, every operation in its turn on the ports of *fabric*, in the order of its point.
+
+    Rings that are bracketed are in the order of their bracket, as by *limits*.
+    """
+    limits = limits or Limits()
+    whole = signature_graph(signature, fabric, use_symmetry=False, limits=limits)
+    large = operation_count(signature) > limits.full_operations
+    uneven = UnevenRing.of(signature, fabric) if large else None
     if uneven is not None:
         return uneven.in_order(whole, fabric)
     return whole.in_turn(whole.messages.place(whole.messages.served(fabric.theta_at(fabric.order_at))))
@@ -94,7 +136,7 @@ class UnevenRing:
     journeys: Ints
 
     @classmethod
-    def of(cls, signature: Signature, fabric: Fabric) -> UnevenRing | None:
+    def of(cls, signature: Signature, fabric: Fabric, left_out: LeftOut = LeftOut()) -> UnevenRing | None:
         """The bounds of *signature*; None where it is no such ring."""
         if signature.algorithm != "ring" or equal_chunks(signature):
             return None
@@ -104,7 +146,7 @@ class UnevenRing:
             return None
         costs, share = load_costs(fabric.reduce_copy), int(np.bincount(symmetry.class_of_rank).min())
         above, below = (
-            _of_classes(by_class(signature, symmetry, own, fabric.credits), symmetry, fabric)
+            _of_classes(by_class(signature, symmetry, own, fabric.credits), symmetry, fabric, left_out)
             for own in ring_bounds(signature, costs, symmetry.representative, share)
         )
         return cls(signature, above, below, ring_journeys(signature, costs))
@@ -129,8 +171,8 @@ class UnevenRing:
         return found.in_turn(place[order[np.searchsorted(known[order], wanted)]])
 
 
-def _of_classes(schedule: Schedule, symmetry: Symmetry, fabric: Fabric) -> SignatureGraph:
-    return SignatureGraph(schedule, symmetry.port, "quotient", symmetry.class_of_rank, fabric)
+def _of_classes(schedule: Schedule, symmetry: Symmetry, fabric: Fabric, left_out: LeftOut) -> SignatureGraph:
+    return SignatureGraph(schedule, symmetry.port, "quotient", symmetry.class_of_rank, fabric, left_out)
 
 
 def _same_on_all_ranks(found: SignatureGraph, class_of_rank: Ints) -> Ints:
@@ -144,14 +186,18 @@ def _same_on_all_ranks(found: SignatureGraph, class_of_rank: Ints) -> Ints:
     return number
 
 
-def _sent(schedule: Schedule, nodes: Ints) -> Ints:
+def _sent(schedule: Schedule, nodes: Ints, left_out: LeftOut) -> Ints:
     """Per GOAL rank: bytes of all bodies that leave it for another node, messages, and the largest body."""
     sends = np.flatnonzero(schedule.kind == SEND)
     rank = schedule.rank[sends]
     leaves = nodes[rank] != nodes[schedule.peer[sends]] if schedule.scale_out is None else schedule.scale_out[sends]
     rank, body = rank[leaves], np.maximum(schedule.size[sends[leaves]] - 1, 0)
     result = np.zeros((schedule.ranks, 3), dtype=np.int64)
-    np.add.at(result[:, 0], rank, body)
-    np.add.at(result[:, 1], rank, 1)
+    times = np.ones(len(rank), dtype=np.int64)
+    if left_out.loops and schedule.step is not None:
+        # The second loop stands for all that were left out: the first may have more to do.
+        times += left_out.loops * (schedule.step[sends[leaves]] // left_out.steps == 1)
+    np.add.at(result[:, 0], rank, body * times)
+    np.add.at(result[:, 1], rank, times)
     np.maximum.at(result[:, 2], rank, body)
     return result

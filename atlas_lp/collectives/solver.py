@@ -5,7 +5,7 @@ docs/model.md#symmetry and docs/model.md#program have the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Unpack
@@ -15,15 +15,21 @@ import numpy as np
 from atlas_lp.cache.store import Store, content_key
 from atlas_lp.collectives.limits import Limits
 from atlas_lp.collectives.rank_classes import can_solve_by_rank, choose_classes, planes_between
-from atlas_lp.collectives.signature_graph import SignatureGraph, UnevenRing, all_ranks, signature_graph
+from atlas_lp.collectives.signature_graph import LeftOut, SignatureGraph, UnevenRing, all_ranks, signature_graph
 from atlas_lp.fabrics.fabric import Fabric
 from atlas_lp.goal.event_graph import EventGraph
 from atlas_lp.progress import Progress
 from atlas_lp.signatures.algorithms.expand import MODEL_VERSION, operation_count
+from atlas_lp.signatures.algorithms.table import algorithm_of
 from atlas_lp.signatures.signature import Signature
 from atlas_lp.solver.envelope import Box, Envelope, RankClasses
+from atlas_lp.solver.folding import NotPeriodic
+from atlas_lp.solver.longest_path import Evaluator
 from atlas_lp.solver.port_order import solve_in_order, solve_messages
 from atlas_lp.solver.solve import How, solve
+
+_LOOPS = (12, 1), (24, 2), (48, 4), (96, 12), (192, 24)
+"""Loops that are expanded at least, and how many of them together are taken to be alike, one try after the other."""
 
 
 class CollectiveSolver:
@@ -96,10 +102,12 @@ class CollectiveSolver:
         """
 
         def planes() -> Envelope:
-            found = all_ranks(signature, self.fabric.in_order_of(envelope.order_at or self.fabric.order_at))
+            serving = self.fabric.in_order_of(envelope.order_at or self.fabric.order_at)
+            found = all_ranks(signature, serving, self.limits)
             graph = found.in_order()
             corners, ranks = envelope.box.corners(), found.rank_of_vertex(graph)
-            between = planes_between(graph, ranks, signature.ranks, self.fabric.theta(), corners)
+            whole = Evaluator(graph, self.fabric.theta())
+            between = planes_between(graph, ranks, signature.ranks, whole, corners)
             return replace(envelope, classes=RankClasses(tuple(range(signature.ranks)), tuple(between)))
 
         key = content_key({"of": self.key(signature), "by": "rank"})
@@ -107,12 +115,9 @@ class CollectiveSolver:
 
     def graph(self, signature: Signature) -> tuple[EventGraph, str] | None:
         """The graph of *signature* in the order of ``fabric.order_at``, and how it was made; None for a bracket."""
-        uneven = UnevenRing.of(signature, self.fabric)
-        if uneven is not None and self._needs_bracket(signature):
-            return None
-        if uneven is not None:
-            return all_ranks(signature, self.fabric).in_order(), "full"
-        found = signature_graph(signature, self.fabric, self.use_symmetry)
+        if self._is_large(signature) and UnevenRing.of(signature, self.fabric) is not None:
+            return None if self.use_symmetry else (all_ranks(signature, self.fabric, self.limits).in_order(), "full")
+        found = signature_graph(signature, self.fabric, self.use_symmetry, limits=self.limits)
         return found.in_order(), found.method
 
     def solve(self, signature: Signature, *, by_class: bool = False, **how: Unpack[How]) -> Envelope:
@@ -128,10 +133,33 @@ class CollectiveSolver:
         self, signature: Signature, *, by_class: bool = False, **how: Unpack[How]
     ) -> tuple[EventGraph, Envelope]:
         """What :meth:`solve` does; with the graph that was solved, of a bracket the one from above."""
-        how = {"limits": self.limits.check, **how}
-        uneven = UnevenRing.of(signature, self.fabric)
+        how = {"limits": self.limits.check, "tolerance": self.limits.tolerance, **how}
+        for short, left_out in self._shortened(signature):
+            try:
+                return self._solved(short, left_out, by_class, **how)
+            except NotPeriodic:
+                continue
+        return self._solved(signature, LeftOut(), by_class, **how)
+
+    def _shortened(self, signature: Signature) -> Iterator[tuple[Signature, LeftOut]]:
+        """The same with more and more of its loops, where it has many operations."""
+        loops = algorithm_of(signature).loops(signature)
+        operations = operation_count(signature)
+        if loops is None or operations <= self.limits.loop_operations:
+            return
+        for kept, together in _LOOPS:
+            if 2 * kept < loops.count:
+                missing = (loops.count - kept) // together
+                yield loops.without(signature, missing * together), LeftOut(missing, loops.steps * together)
+
+    def _solved(
+        self, signature: Signature, left_out: LeftOut, by_class: bool, **how: Unpack[How]
+    ) -> tuple[EventGraph, Envelope]:
+        """Solve a signature that some loops may be left out of; raises :class:`NotPeriodic` for too many of them."""
+        uneven = UnevenRing.of(signature, self.fabric, left_out) if self._is_large(signature) else None
         if uneven is None:
-            found = signature_graph(signature, self.fabric, self.use_symmetry)
+            found = signature_graph(signature, self.fabric, self.use_symmetry, left_out, self.limits)
+            how["evaluate"] = found.evaluator
             graph, envelope = solve_messages(found.messages, self._middle, self.box, **how)
             envelope = replace(envelope, method=found.method)
         else:
@@ -146,19 +174,22 @@ class CollectiveSolver:
         """The fabric at the middle of the box: what is solved there does not depend on the native point."""
         return self.fabric.at(latency_ns=self.box.middle[0], gap_ns_per_byte=self.box.middle[1])
 
-    def _needs_bracket(self, signature: Signature) -> bool:
-        """Whether all ranks of a ring whose chunks differ are too many to expand."""
-        return self.use_symmetry and operation_count(signature) > self.limits.full_operations
+    def _is_large(self, signature: Signature) -> bool:
+        """Whether a ring whose chunks differ is bracketed, and otherwise in the order of its bracket."""
+        return operation_count(signature) > self.limits.full_operations
 
     def _uneven(self, uneven: UnevenRing, **how: Unpack[How]) -> tuple[SignatureGraph, EventGraph, Envelope]:
         """Solve a ring whose chunks differ, all ranks or as a bracket, in the order of its bound from above."""
+        how["evaluate"] = uneven.above.evaluator
         graph, above = solve_messages(uneven.above.messages, self._middle, self.box, **how)
         fabric = self._middle.in_order_of(above.order_at or self.fabric.order_at)
-        if not self._needs_bracket(uneven.signature):
-            whole = signature_graph(uneven.signature, self.fabric, use_symmetry=False)
+        if not self.use_symmetry:
+            whole = signature_graph(uneven.signature, self.fabric, False, uneven.above.left_out, self.limits)
+            how["evaluate"] = whole.evaluator
             ordered = uneven.in_order(whole, fabric)
             graph, envelope = solve_in_order(whole.messages, ordered.in_order(), fabric, self.box, **how)
             return whole, graph, replace(envelope, method="full")
+        how["evaluate"] = uneven.below.evaluator
         below = solve(uneven.in_order(uneven.below, fabric).in_order(), fabric, self.box, **how)
         points = [(Fraction(x, w), Fraction(y, w)) for x, y, w in self.box.corners()]
         tops = [above.time_ns(*where) for where in points]
@@ -172,6 +203,7 @@ class CollectiveSolver:
             return None
         ranks = found.rank_of_vertex(graph)
         fixed, corners = self.fabric.theta(), whole.box.corners()
+        evaluator = found.evaluator(graph, self.fabric.in_order_of(whole.order_at or self.fabric.order_at))
         thetas = [{**fixed, "messages": Fraction(x, w), "bytes": Fraction(y, w)} for x, y, w in corners]
         count, planes = int(found.goal_rank.max()) + 1, len(whole.vectors)
         class_of_goal_rank, width = choose_classes(graph, ranks, count, thetas, planes, self.limits)
@@ -180,7 +212,7 @@ class CollectiveSolver:
         if count == 1:
             return None
         class_of_vertex = np.where(ranks >= 0, class_of_goal_rank[ranks], -1)
-        between = planes_between(graph, class_of_vertex, count, fixed, corners)
+        between = planes_between(graph, class_of_vertex, count, evaluator, corners)
         return RankClasses(tuple(of_rank.tolist()), tuple(between), width)
 
 

@@ -140,10 +140,10 @@ class Job:
         """The envelope of the program, from the store where the same program was solved before."""
         solver, graph = self.solver, self.program.graph
         about = {"type": "program", "ranks": self.trace.gpus.num_rows, "nodes": self.trace.nodes}
-        check = solver.limits.check
+        check, tolerance = solver.limits.check, solver.limits.tolerance
         return solver.store.solved(
             _program_key(solver, graph),
-            lambda: solve(graph, solver.fabric, solver.box, limits=check, progress=progress),
+            lambda: solve(graph, solver.fabric, solver.box, limits=check, progress=progress, tolerance=tolerance),
             about,
         )
 

@@ -68,11 +68,20 @@ def analysis(summary: Document) -> list[Block]:
             f"T(L, G): {counted(len(summary['joint']), 'planes')}"
         ),
         solver_check(summary["certificate"]),
-        f"cache: {cache['hits']} hits, {cache['misses']} misses"
-        + (f"; nothing could be kept ({cache['refused']})" if "refused" in cache else ""),
+        _cache(cache),
         Listing("Assumptions", summary["assumptions"]),
         _gaps(summary),
     ]
+
+
+def _cache(cache: Document) -> str:
+    """What the cache had, what in it was of no use, and what it could not keep."""
+    unusable = [f"{count} {reason}" for reason, count in sorted(cache.get("unusable", {}).items())]
+    return (
+        f"cache: {cache['hits']} hits, {cache['misses']} misses"
+        + (f"; solved again: {', '.join(unusable)}" if unusable else "")
+        + (f"; nothing could be kept ({cache['refused']})" if "refused" in cache else "")
+    )
 
 
 def _iterations(iterations: Sequence[Document]) -> Table:
@@ -326,7 +335,8 @@ def validation(result: Document, costs: Sequence[Cost]) -> list[Block]:
     header = [f"{LATENCY.show(point[LATENCY.key])}, {GAP.show(point[GAP.key])}" for point in points]
     rows: list[list[object]] = []
     for method, (seconds, peak) in zip(methods, costs, strict=True):
-        cells = _times(method["times_ns"], None if method is methods[0] else base, len(points))
+        beside = None if method is methods[0] else method.get("against_ns", base)
+        cells = _times(method["times_ns"], beside, len(points))
         size = format_size(peak) if peak else NOTHING
         rows.append([method["name"], *cells, method["vertices"], f"{seconds:.2f} s", size])
     rows.append(["measured", *_times([result["measured_ns"]], base, len(points)), *[NOTHING] * 3])

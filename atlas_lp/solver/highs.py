@@ -265,6 +265,9 @@ def certify(evaluator: Evaluator, points: Sequence[Point], limits: CheckLimits |
     solver_name = f"HiGHS {highspy.Highs.version(_solver())}"
     rows = evaluator.graph.edges + 1
     limits = limits or CheckLimits()
+    if evaluator.missing:
+        reason = f"skipped: {evaluator.missing} loops are left out of the graph, which it cannot repeat"
+        return Certificate(solver_name, reason, 0, len(points), 0, 0.0)
     if rows > limits.rows:
         reason = f"skipped: {rows} rows are more than the limit of {limits.rows}"
         return Certificate(solver_name, reason, 0, len(points), 0, 0.0)

@@ -29,7 +29,7 @@ Plane = tuple[int, int, int]
 MESSAGES, BYTES = COMPONENTS.index("messages"), COMPONENTS.index("bytes")
 
 _WORD_BITS = 62
-_LIMB_BITS = 58
+LIMB_BITS = 58
 _DIGIT_BITS = 29
 
 Small = NDArray[np.int32]
@@ -164,6 +164,12 @@ def _group_ends(low: Ints, high: Ints, group: Ints, groups: int) -> Ints:
     return ends
 
 
+def group_ends(low: Ints, high: Ints | None, group: Ints, groups: int) -> Ints:
+    """Last of the latest vertices of each group (-1 of a vertex: none); -1 for a group without any."""
+    ends: Ints = _group_ends(low, np.zeros_like(low) if high is None else high, group, groups)
+    return ends
+
+
 @dataclass(frozen=True)
 class Longest:
     """One evaluation: the time in ns, the vector of the critical path, its end, and the tree of tight edges.
@@ -221,9 +227,9 @@ class Evaluator:
         """Longest path counting one column alone; with it T(L, G) <= C + L M + G B is known beforehand."""
         weight = np.ascontiguousarray(self._columns[column])
         if int(weight.max(initial=0)) * self.graph.vertices >= 1 << _WORD_BITS:
-            high, low = weight >> _LIMB_BITS, weight & ((1 << _LIMB_BITS) - 1)
+            high, low = weight >> LIMB_BITS, weight & ((1 << LIMB_BITS) - 1)
             top, rest, _ = _longest_two(self.graph.in_start, self.graph.source, self.graph.cost, high, low)
-            return max((int(h) << _LIMB_BITS) + int(x) for h, x in zip(top, rest, strict=True))
+            return max((int(h) << LIMB_BITS) + int(x) for h, x in zip(top, rest, strict=True))
         time, _ = _longest_one(self.graph.in_start, self.graph.source, self.graph.cost, weight)
         return int(time.max())
 
@@ -241,7 +247,7 @@ class Evaluator:
         else:
             best = np.flatnonzero(high == high.max())
             end = int(best[low[best] == low[best].max()][-1])
-            value = (int(high[end]) << _LIMB_BITS) + int(low[end])
+            value = (int(high[end]) << LIMB_BITS) + int(low[end])
         return Longest(Fraction(value, where[2] * self.scale), self.vector(tight, end), end, tight)
 
     def times_ns(self, where: Point) -> Ints:
@@ -254,10 +260,24 @@ class Evaluator:
             raise UnsupportedError("times of single vertices are limited to 62 bits")
         return low // (where[2] * self.scale)
 
+    def exact_times(self, where: Point) -> Ints | None:
+        """Time of every vertex at *where* in units of one over w and the scale; None where they exceed 62 bits."""
+        low, high, _ = self._times(where)
+        return low if high is None else None
+
     def ends_at(self, where: Point, group_of_vertex: Ints, groups: int) -> tuple[Small, Ints]:
         """Tight edges at *where*, and the vertex that each group of vertices (-1: none) ends with; -1 for no vertex."""
         low, high, tight = self._times(where)
-        return tight, _group_ends(low, np.zeros_like(low) if high is None else high, group_of_vertex, groups)
+        return tight, group_ends(low, high, group_of_vertex, groups)
+
+    def of_part(self, part: EventGraph) -> Evaluator:
+        """What evaluates a *part* of the graph (see :meth:`~atlas_lp.goal.event_graph.EventGraph.between`)."""
+        return Evaluator(part, self.theta)
+
+    @property
+    def missing(self) -> int:
+        """Loops that are left out of the graph: none."""
+        return 0
 
     def vector(self, tight: Small, end: int) -> PathVector:
         """Vector of the path of *tight* edges to the vertex *end*."""
@@ -295,7 +315,7 @@ class Evaluator:
             usable = multiplier if self._bounds[j] else 0
             for t in range(4):
                 digits[j, t] = (usable >> (_DIGIT_BITS * t)) & ((1 << _DIGIT_BITS) - 1)
-            if usable >> (4 * _DIGIT_BITS) or bound >> (2 * _LIMB_BITS):
+            if usable >> (4 * _DIGIT_BITS) or bound >> (2 * LIMB_BITS):
                 raise UnsupportedError("this point needs more than 116 bits for exact arithmetic")
         rows = len(self.graph.costs)
         high, low = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)

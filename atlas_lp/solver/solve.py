@@ -21,12 +21,25 @@ PlanesFound = Callable[[int], None]
 """Called with the number of planes known, after every evaluation."""
 
 
+_LEAST_EVALUATIONS, _MOST_EVALUATIONS, _EDGES_LOOKED_AT = 2_000, 200_000, 10**10
+
+
 class How(TypedDict, total=False):
     """Keywords of :func:`solve` that others pass on."""
 
     limits: CheckLimits | None
     progress: PlanesFound | None
     tolerance: Fraction
+    evaluate: Evaluate
+
+
+Evaluate = Callable[[EventGraph, Fabric], Evaluator]
+"""Makes what evaluates a graph on a fabric."""
+
+
+def as_it_is(graph: EventGraph, fabric: Fabric) -> Evaluator:
+    """Evaluate *graph* as it is."""
+    return Evaluator(graph, fabric.theta())
 
 
 def solve(
@@ -37,12 +50,14 @@ def solve(
     limits: CheckLimits | None = None,
     progress: PlanesFound | None = None,
     tolerance: Fraction = Fraction(0),
+    evaluate: Evaluate = as_it_is,
 ) -> Envelope:
     """Return the exact envelope of *graph* over *box*, certified by HiGHS.
 
     *fabric* gives the fixed parameters and the native point, which only chooses where to certify; *limits* says how
-    much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; the result says how far
-    it may be off.
+    much.  With a *tolerance* (relative) planes that would raise T by less are not looked for; beyond the
+    :func:`budget` of a graph it grows by itself.  The result says how far it may be off.  *evaluate* makes another
+    :class:`Evaluator`, of a graph that stands for a longer one.
 
     Raises :class:`~atlas_lp.errors.InputError` when the native point lies outside the box, and
     :class:`~atlas_lp.errors.SolveError` when HiGHS disagrees.  Cost: at most vertices + planes of the
@@ -51,7 +66,7 @@ def solve(
     box = box or Box()
     box.check(*fabric.native)
     theta = fabric.theta()
-    evaluator = Evaluator(graph, theta)
+    evaluator = evaluate(graph, fabric)
     vectors: dict[Plane, PathVector] = {}
 
     def tangent(where: Point) -> Plane:
@@ -61,11 +76,16 @@ def solve(
         vectors[plane] = min(vectors.get(plane, vector), vector)
         return plane
 
-    found = explore(box.corners(), tangent, progress, tolerance)
+    found = explore(box.corners(), tangent, progress, tolerance, budget(graph.edges))
     chosen = tuple(sorted(vectors[plane] for plane in found.envelope.cells))
     result = Envelope(chosen, fixed_values(theta), box, tolerance_reached=float(found.reached))
     certificate = certify(evaluator, certificate_points(result, fabric), limits)
     return replace(result, certificate=certificate)
+
+
+def budget(edges: int) -> int:
+    """Evaluations of a graph after which planes that matter less are not looked for (tens of seconds on one core)."""
+    return min(_MOST_EVALUATIONS, max(_LEAST_EVALUATIONS, _EDGES_LOOKED_AT // max(edges, 1)))
 
 
 def solve_along(graph: EventGraph, fabric: Fabric, component: str, low: Fraction, high: Fraction) -> list[Piece]:

@@ -1,8 +1,10 @@
 """Upper envelope of planes over a box of (L, G) as an exact subdivision into convex cells.
 
 Each plane that is highest somewhere owns one polygon; polygons are lists of :data:`Point`, counter-clockwise.
-Inserting a plane cuts the polygons it rises above and gives it the convex hull of what was cut off.
-All tests are signs of integers; floats only preselect the polygons worth testing.
+Inserting a plane cuts the polygons it rises above and gives it the convex hull of what was cut off.  They are found
+from a vertex that lies below the plane, from neighbour to neighbour over vertices that do: an envelope is convex, so
+where a plane rises above it is one piece, which holds a vertex of every polygon that it cuts.  An insertion costs what
+it changes, however many planes there are.  All tests are signs of integers.
 """
 
 from __future__ import annotations
@@ -12,16 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from atlas_lp.solver.axis import Point, reduced
 from atlas_lp.solver.longest_path import Plane
-
-Floats = NDArray[np.float64]
-
-# A vertex whose float height differs by less than this relative amount is tested exactly.
-_PRESELECT = 1e-9
 
 
 def height(plane: Plane, where: Point) -> int:
@@ -30,51 +24,63 @@ def height(plane: Plane, where: Point) -> int:
 
 
 class UpperEnvelope:
-    """The envelope of the planes inserted so far over the box with the given *corners*."""
+    """The envelope of the planes inserted so far over the box with the given *corners*.
+
+    ``cuts`` counts the polygons that were cut so far.
+    """
 
     def __init__(self, first: Plane, corners: list[Point]) -> None:
         self.corners = corners
-        self.cells: dict[Plane, list[Point]] = {first: list(corners)}
-        self._rows: dict[Plane, tuple[Floats, Floats]] = {}
-        self._remember(first)
+        self.cells: dict[Plane, list[Point]] = {}
+        self.cuts = 0
+        self._owners: dict[Point, dict[Plane, None]] = {}
+        self._own(first, list(corners))
 
-    def _remember(self, plane: Plane) -> None:
-        """Keep floats of a cell's vertices and heights for preselection."""
-        vertices = np.array([(x / w, y / w) for x, y, w in self.cells[plane]])
-        self._rows[plane] = (vertices, plane[0] + vertices @ np.array(plane[1:], dtype=float))
+    def _own(self, plane: Plane, polygon: list[Point]) -> None:
+        """Make *polygon* the cell of *plane*; an empty one takes its cell away."""
+        for vertex in set(self.cells.pop(plane, ())) if not polygon else set(self.cells.get(plane, ())) - set(polygon):
+            del self._owners[vertex][plane]
+            if not self._owners[vertex]:
+                del self._owners[vertex]
+        if polygon:
+            self.cells[plane] = polygon
+            for vertex in polygon:
+                self._owners.setdefault(vertex, {})[plane] = None
 
-    def _may_rise_above(self, plane: Plane) -> list[Plane]:
-        """Planes with a vertex that *plane* reaches, up to float noise."""
-        owners = list(self._rows)
-        vertices = np.concatenate([self._rows[owner][0] for owner in owners])
-        heights = np.concatenate([self._rows[owner][1] for owner in owners])
-        mine = plane[0] + vertices @ np.array(plane[1:], dtype=float)
-        reached = mine >= heights - _PRESELECT * np.maximum(heights, 1.0)
-        starts = np.cumsum([0, *(len(self._rows[owner][1]) for owner in owners[:-1])])
-        return [owners[i] for i in np.flatnonzero(np.logical_or.reduceat(reached, starts))]
+    def height(self, where: Point) -> int:
+        """Scaled height above the vertex *where* of some cell, times its W."""
+        return height(next(iter(self._owners[where])), where)
 
-    def insert(self, plane: Plane) -> list[Point]:
-        """Insert *plane* and return the vertices of its cell (empty when it is nowhere highest)."""
+    def is_vertex(self, where: Point) -> bool:
+        """Whether some cell has the vertex *where*."""
+        return where in self._owners
+
+    def insert(self, plane: Plane, below: Point | None = None) -> list[Point]:
+        """Insert *plane* and return the vertices of its cell (empty when it is nowhere highest).
+
+        It rises above the vertex *below*; without one, all vertices are searched for it.
+        """
         if plane in self.cells:
             return []
+        if below is None:
+            below = next((where for where in self._owners if height(plane, where) > self.height(where)), None)
         mine: set[Point] = set()
-        cuts: dict[Plane, list[Point]] = {}
-        for owner in self._may_rise_above(plane):
-            kept, boundary, removed = _cut(self.cells[owner], owner, plane)
-            mine.update(boundary)
-            if removed:
-                mine.update(corner for corner in self.corners if corner in removed)
-                cuts[owner] = kept
-        hull = convex_hull(mine) if cuts else []
-        for owner, kept in cuts.items():
-            if kept:
-                self.cells[owner] = kept
-                self._remember(owner)
-            else:
-                del self.cells[owner], self._rows[owner]
+        changed: dict[Plane, list[Point]] = {}
+        lost = [] if below is None else [below]
+        seen = set(lost)
+        while lost:
+            for owner in self._owners[lost.pop()]:
+                if owner not in changed:
+                    changed[owner], boundary, removed = _cut(self.cells[owner], owner, plane)
+                    mine.update(boundary, (corner for corner in self.corners if corner in removed))
+                    lost += [vertex for vertex in removed if vertex not in seen]
+                    seen.update(removed)
+        for owner, kept in changed.items():
+            self._own(owner, kept)
+        self.cuts += len(changed)
+        hull = convex_hull(mine)
         if hull:
-            self.cells[plane] = hull
-            self._remember(plane)
+            self._own(plane, hull)
         return hull
 
 
@@ -133,41 +139,47 @@ class Exploration:
     reached: Fraction
 
 
+_LOOSER = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 100), Fraction(1, 10))
+"""Tolerances that follow each other when a budget is used up once, twice, ..."""
+
+
 def explore(
     corners: list[Point],
     evaluate: Callable[[Point], Plane],
     progress: Callable[[int], None] | None = None,
     tolerance: Fraction = Fraction(0),
+    budget: int | None = None,
 ) -> Exploration:
     """Find all planes of a convex piecewise affine function over the box, by asking for tangents.
 
     *evaluate* returns a plane that is highest at the point asked for.  The envelope of the planes known is
     evaluated at each of its vertices; when none of them rises, convexity makes it exact on the whole box.
     With a *tolerance* a vertex may rise by that much, relative; by convexity T then lies nowhere further above the
-    envelope than at its vertices, and the largest rise is reported as *reached*.
+    envelope than at its vertices, and the largest rise is reported as *reached*.  After *budget* evaluations the
+    tolerance grows to 0.01 %, after two to 0.1 %, and so on to 10 %.
     The number of evaluations is at most vertices + planes.
     """
     first = evaluate(corners[0])
     envelope = UpperEnvelope(first, corners)
     queue = deque((corner, first) for corner in corners)
-    settled = {corners[0]}
-    rises: dict[Point, Fraction] = {}
-    evaluations = 1
+    settled = {corners[0]: first}
     while queue:
         where, owner = queue.popleft()
         # A vertex that its cell has lost lies below a plane found since, whose own vertices are queued.
         if where in settled or where not in envelope.cells.get(owner, ()):
             continue
-        plane = evaluate(where)
-        settled.add(where)
-        evaluations += 1
+        plane = settled[where] = evaluate(where)
         if progress is not None:
             progress(len(envelope.cells))
+        used = len(settled) // budget if budget else 0
+        allowed = max(tolerance, _LOOSER[min(used, len(_LOOSER)) - 1]) if used else tolerance
         now, before = height(plane, where), height(owner, where)
-        if now > before and now - before > tolerance * before:
-            queue.extend((vertex, plane) for vertex in envelope.insert(plane))
-        elif now > before:
-            rises[where] = Fraction(now - before, before)
-    vertices = {vertex for polygon in envelope.cells.values() for vertex in polygon}
-    reached = max((rise for where, rise in rises.items() if where in vertices), default=Fraction(0))
-    return Exploration(envelope, evaluations, reached)
+        if now > before and now - before > allowed * before:
+            queue.extend((vertex, plane) for vertex in envelope.insert(plane, where))
+    # Planes found later may have risen at vertices that stay, such as the corners: the height at the end counts.
+    rises = (
+        Fraction(height(plane, where), envelope.height(where)) - 1
+        for where, plane in settled.items()
+        if envelope.is_vertex(where) and envelope.height(where)
+    )
+    return Exploration(envelope, len(settled), max(rises, default=Fraction(0)))

@@ -7,7 +7,7 @@ A new algorithm is one new file beside this one, which defines its :class:`Algor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,28 @@ class Built:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Loops:
+    """Full loops of a schedule, all alike: *count* of every channel, each *steps* of the column ``step`` long.
+
+    ``units`` are the work units of one loop for every part of the signature.
+    """
+
+    count: int
+    steps: int
+    units: tuple[int, ...]
+
+    def without(self, signature: Signature, loops: int) -> Signature:
+        """The same *signature* with so many full loops less on every channel."""
+        parts = (replace(p, count=p.count - loops * u) for p, u in zip(signature.parts, self.units, strict=True))
+        return replace(signature, parts=tuple(parts))
+
+
+def _no_loops(signature: Signature) -> Loops | None:
+    """Loops of an algorithm that has none, or whose loops are not alike."""
+    return None
+
+
 def _unequal(signature: Signature) -> list[Ints] | None:
     """Links of an algorithm whose ranks run unequal programs: none to compare them by."""
     return None
@@ -74,9 +96,9 @@ class Algorithm:
     ``build`` makes a signature from parameters; ``slices`` are what the ranks of a signature with the given labels
     do, at the costs of a table; ``operations`` counts the operations of the whole schedule (exactly, but for an upper
     estimate of ``p2p``); ``links`` gives the peer of every rank (-1: none) per link and direction, by which ranks are
-    found to be alike, or None where they run unequal programs.  ``follows`` is the recorded topology that
-    ``build`` takes, ``rings`` or ``trees``, if any.  ``approximation`` says, in a sentence for whoever
-    reads a result, what a schedule leaves out that is a proposal rather than NCCL's own sequence.
+    found to be alike, or None where they run unequal programs; ``loops`` are those that repeat.  ``follows`` is the
+    recorded topology that ``build`` takes, ``rings`` or ``trees``, if any.  ``approximation`` says, in a sentence for
+    whoever reads a result, what a schedule leaves out that is a proposal rather than NCCL's own sequence.
     """
 
     name: str
@@ -86,5 +108,6 @@ class Algorithm:
     slices: Callable[[Signature, CostTable, Ints], Slices]
     operations: Callable[[Signature], int]
     links: Callable[[Signature], list[Ints] | None] = _unequal
+    loops: Callable[[Signature], Loops | None] = _no_loops
     follows: str = ""
     approximation: str = ""

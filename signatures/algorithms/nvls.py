@@ -21,6 +21,7 @@ from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameter
 from atlas_lp.signatures.algorithms.tree import (
     DOWN,
     UP,
+    chunk_count,
     chunk_lengths,
     tree_operations,
     tree_order,
@@ -191,7 +192,7 @@ def nvls_tree_slices(signature: Signature, reduce_copy: CostTable, labels: Ints)
 
 def nvls_tree_operations(signature: Signature) -> int:
     """Exact number of operations of the whole schedule."""
-    chunks = sum(len(chunk_lengths(signature, part)) for part in signature.parts)
+    chunks = sum(chunk_count(signature, part) for part in signature.parts)
     return tree_operations(signature) + 2 * signature.ranks * chunks
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError, UnsupportedError
-from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Loops, Parameters
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.nccl.splits import ceil_div
@@ -193,6 +193,18 @@ def pat_operations(signature: Signature) -> int:
     return total
 
 
+def pat_loops(signature: Signature) -> Loops | None:
+    """Full chunks that all channels have, each a round of messages of one block."""
+    units = tuple((part.chunk_bytes or signature.chunk_bytes) // signature.element_bytes for part in signature.parts)
+    messages = {
+        len(pat_steps(signature.collective, signature.ranks, blocks_per_message(signature, part)).blocks)
+        for part in signature.parts
+    }
+    # The last full chunk stays: with less than one more blocks are packed into a message.
+    count = min(part.count // unit for part, unit in zip(signature.parts, units, strict=True)) - 1
+    return Loops(count, 2 * messages.pop(), units) if len(messages) == 1 and count > 0 else None
+
+
 def _built(p: Parameters) -> Built:
     signature = pat_signature(
         p.collective,
@@ -219,6 +231,7 @@ PAT = Algorithm(
     build=_built,
     slices=pat_slices,
     operations=pat_operations,
+    loops=pat_loops,
     links=_links,
     approximation="PAT is an approximation: log2 steps with NCCL's packing, one reduce/copy per message and end",
 )

@@ -6,13 +6,14 @@ Source: NVIDIA/nccl ``device/all_reduce.h``, ``all_gather.h``, ``reduce_scatter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Parameters
+from atlas_lp.signatures.algorithms.algorithm import Algorithm, Built, Loops, Parameters
 from atlas_lp.signatures.costs import CostTable, Primitive
 from atlas_lp.signatures.nccl.collectives import COLLECTIVES, WITH_KERNEL
 from atlas_lp.signatures.nccl.protocols import Protocol, slice_sizes
@@ -156,50 +157,77 @@ def _sliced(signature: Signature, index: Ints, step: Ints, primitive: Ints, chun
 def ring_operations(signature: Signature) -> int:
     """Exact number of operations (receives, calcs, sends) of the whole schedule, without expanding it."""
     chunking = signature.chunking
-    total = 0
+    total, every = 0, np.arange(signature.ranks)
     for part in signature.parts:
-        for program, _, lengths in _loops(signature, part, np.arange(signature.ranks)):
+        program, _ = _program(signature, every)
+        # A chain has one chunk that every rank handles once; elsewhere every rank handles all n chunks in turn.
+        per_chunk = 3 * program.size - 2 * signature.ranks if program.shape[1] > 1 else 3 * len(program) - 2
+        for times, lengths in _kinds_of_loops(signature, part):
             pieces = slice_sizes(lengths, signature.protocol, chunking, signature.element_bytes)
-            # A chain has one chunk that every rank handles once; elsewhere every rank handles all n chunks in turn.
-            per_chunk = 3 * program.size - 2 * signature.ranks if program.shape[1] > 1 else 3 * len(program) - 2
             slices = int(np.count_nonzero(pieces))
-            total += slices * per_chunk // (len(lengths) if program.shape[1] > 1 else 1)
+            total += times * (slices * per_chunk // (len(lengths) if program.shape[1] > 1 else 1))
     return total
 
 
 def equal_chunks(signature: Signature) -> bool:
     """Whether all chunks of every loop have one length, so that every ring index works on equal slices."""
-    zero = np.zeros(1, dtype=np.int64)
     return all(
-        lengths.min() == lengths.max() for part in signature.parts for _, _, lengths in _loops(signature, part, zero)
+        lengths.min() == lengths.max() for part in signature.parts for _, lengths in _kinds_of_loops(signature, part)
     )
+
+
+def ring_loops(signature: Signature) -> Loops | None:
+    """Full loops that all channels have; None for the loops of 2.19, which alternate over channels, and for chains.
+
+    The root of a chain runs ahead of the others without end, because credits do not hold it back.
+    """
+    if signature.interleaved or COLLECTIVES[signature.collective].rooted:
+        return None
+    program, _ = _program(signature, np.zeros(1, dtype=np.int64))
+    loop = _chunks(signature) * (signature.chunk_bytes // signature.element_bytes)
+    counts = [part.count // loop for part in signature.parts]
+    slices = 1 if signature.protocol is not Protocol.SIMPLE else signature.slices
+    return Loops(min(counts), program.shape[1] * slices, (loop,) * len(counts))
+
+
+def _program(signature: Signature, index: Ints) -> tuple[Ints, Ints]:
+    """Primitives of each ring *index* in a loop (indices x P), and how far back their chunk is (P)."""
+    if COLLECTIVES[signature.collective].rooted:
+        return _chain(signature.collective, signature.ranks)[index], np.zeros(1, dtype=np.int64)
+    primitives, back = _primitives(signature.collective, signature.ranks)
+    return np.broadcast_to(primitives, (len(index), len(primitives))), back
 
 
 def _loops(signature: Signature, part: ChannelPart, index: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield per loop: primitives (indices x P), how far back their chunk is (P), and the length of each chunk."""
-    n = signature.ranks
-    if COLLECTIVES[signature.collective].rooted:
-        program, back = _chain(signature.collective, n)[index], np.zeros(1, dtype=np.int64)
-    else:
-        primitives, back = _primitives(signature.collective, n)
-        program = np.broadcast_to(primitives, (len(index), len(primitives)))
-    for lengths in _lengths(signature, part):
-        # The blocks of AllGather and ReduceScatter are alike: one length stands for all ranks.
-        yield program, back, np.full(n, lengths[0]) if len(back) > 1 and len(lengths) == 1 else lengths
+    program, back = _program(signature, index)
+    for times, lengths in _kinds_of_loops(signature, part):
+        yield from repeat((program, back, lengths), times)
 
 
-def _lengths(signature: Signature, part: ChannelPart) -> Iterator[Ints]:
-    """Yield per loop the lengths of its chunks: n for AllReduce, else one."""
-    n, width = signature.ranks, part.count
-    chunk = signature.chunk_bytes // signature.element_bytes
-    chunks = n if signature.collective == "AllReduce" else 1
+def _kinds_of_loops(signature: Signature, part: ChannelPart) -> Iterator[tuple[int, Ints]]:
+    """Yield the lengths of the chunks of a loop, and how many such loops follow each other.
+
+    The blocks of AllGather and ReduceScatter are alike: one length stands for all ranks.
+    """
+    chunk, chunks = signature.chunk_bytes // signature.element_bytes, _chunks(signature)
+    kinds: Iterable[tuple[int, Ints]]
     if signature.interleaved:
-        yield from interleaved_lengths(_task(signature), chunk, chunks, part.channel)
-        return
-    for done in range(0, width, chunks * chunk):
-        left = width - done
-        length = chunk if left >= chunks * chunk or chunks == 1 else _last_chunk(signature, part, left)
-        yield _cut(left, length, chunks)
+        kinds = ((1, lengths) for lengths in interleaved_lengths(_task(signature), chunk, chunks, part.channel))
+    else:
+        full, left = divmod(part.count, chunks * chunk)
+        last = chunk if chunks == 1 else _last_chunk(signature, part, left)
+        kinds = [(full, _cut(chunks * chunk, chunk, chunks))] * (full > 0) + [(1, _cut(left, last, chunks))] * (
+            left > 0
+        )
+    rooted = COLLECTIVES[signature.collective].rooted
+    for times, lengths in kinds:
+        yield times, np.full(signature.ranks, lengths[0]) if len(lengths) == 1 and not rooted else lengths
+
+
+def _chunks(signature: Signature) -> int:
+    """Chunks of one loop: one for every rank of an AllReduce, else one."""
+    return signature.ranks if signature.collective == "AllReduce" else 1
 
 
 def _primitives(collective: str, n: int) -> tuple[Ints, Ints]:
@@ -390,5 +418,6 @@ RING = Algorithm(
     slices=ring_slices,
     operations=ring_operations,
     links=_links,
+    loops=ring_loops,
     follows="rings",
 )

@@ -188,7 +188,7 @@ def shrunk_ll128_chunk(size_bytes: int, channels: int, ranks: int, nodes: int) -
 
 def chunk_lengths(signature: Signature, part: ChannelPart) -> Ints:
     """Work units of every chunk of one part."""
-    chunk = (part.chunk_bytes or signature.chunk_bytes) // signature.element_bytes
+    chunk = _chunk_units(signature, part)
     if not signature.interleaved:
         starts = np.arange(0, part.count, chunk)
         return np.minimum(chunk, part.count - starts)
@@ -214,8 +214,19 @@ def tree_operations(signature: Signature) -> int:
     for part in signature.parts:
         parents = np.array(signature.trees[part.ring].parents)
         edges = int(np.count_nonzero(parents >= 0))
-        total += len(chunk_lengths(signature, part)) * (4 * edges + signature.ranks + edges)
+        total += chunk_count(signature, part) * (4 * edges + signature.ranks + edges)
     return total
+
+
+def chunk_count(signature: Signature, part: ChannelPart) -> int:
+    """Number of chunks of one part, without listing them."""
+    if signature.interleaved:
+        return len(chunk_lengths(signature, part))
+    return ceil_div(part.count, _chunk_units(signature, part))
+
+
+def _chunk_units(signature: Signature, part: ChannelPart) -> int:
+    return (part.chunk_bytes or signature.chunk_bytes) // signature.element_bytes
 
 
 class _Builder:

@@ -2,23 +2,32 @@
 
 import json
 import os
+from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from helpers.damage import cut_or_grown, flipped
 from helpers.jobs import two_ranks
 
 from atlas_lp.cache import Miss, Store, default_folder
+from atlas_lp.cache.codec import decoded, encoded, opened
+from atlas_lp.checksum import LINE_BYTES, with_checksum
 from atlas_lp.cli import main
 from atlas_lp.collectives.limits import Limits
 from atlas_lp.collectives.solver import CollectiveSolver
+from atlas_lp.errors import DamageError
 from atlas_lp.fabrics.fabric import load_fabric
+from atlas_lp.files import temporary
 from atlas_lp.program.job import solve_job
 from atlas_lp.program.what_if import WhatIf
+from atlas_lp.schemas import ANALYSIS_FILE, CACHE_ENTRY
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
 from atlas_lp.signatures.topology import assumed_rings
-from atlas_lp.solver.envelope import Box
+from atlas_lp.solver.envelope import Box, Envelope
 from atlas_lp.solver.highs import CheckLimits
 from atlas_lp.traces.reading.read import read_trace
 
@@ -76,8 +85,122 @@ def test_misses_have_reasons(tmp_path):
     assert store.get(key) is Miss.ABSENT
     CollectiveSolver(FABRIC, store=store).envelope(signature())
     path = next(tmp_path.glob("??/*.arrow"))
-    path.write_bytes(path.read_bytes()[:200])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200])
     assert store.get(key) is Miss.DAMAGED
+    for older in (b"ARROW1\0\0" + whole[:-LINE_BYTES] + b"ARROW1", of_version(CACHE_ENTRY.version + 1, whole)):
+        path.write_bytes(older)
+        assert store.get(key) is Miss.VERSION
+    assert store.reasons == {Miss.ABSENT: 2, Miss.DAMAGED: 1, Miss.VERSION: 2}
+    assert store.unusable == {"damaged": 1, "of another version": 2}
+    assert (store.hits, store.misses) == (0, 5)
+
+
+def of_version(version, content):
+    """The entry *content* as another version would write it."""
+    return with_checksum(content[:-LINE_BYTES], replace(CACHE_ENTRY, version=version))
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory):
+    """A store with one entry, its key and its file."""
+    folder = tmp_path_factory.mktemp("cache")
+    solver = CollectiveSolver(FABRIC, store=Store(folder))
+    solver.envelope(signature(1 << 10))
+    (path,) = folder.glob("??/*.arrow")
+    return solver.store, path.stem, path
+
+
+def test_no_entry_that_was_changed_is_another_envelope(entry):
+    """Each bit of it flipped, each part of it missing or doubled."""
+    _, key, path = entry
+    content = path.read_bytes()
+    assert opened(content, CACHE_ENTRY)[1]["key"] == key
+    tried = 0
+    for changed in chain(flipped(content), cut_or_grown(content)):
+        tried += 1
+        with pytest.raises(DamageError):
+            opened(changed, CACHE_ENTRY)
+    assert tried > 12 * len(content)
+
+
+def test_an_entry_that_was_changed_is_a_miss(entry):
+    store, key, path = entry
+    content = path.read_bytes()
+    store.reasons.clear()
+    changes = list(chain(flipped(content, every=211), cut_or_grown(content, every=97)))
+    for changed in changes:
+        path.write_bytes(changed)
+        assert store.get(key) is Miss.DAMAGED
+    path.write_bytes(content)
+    assert isinstance(store.get(key), Envelope)
+    assert store.unusable == {"damaged": len(changes)}
+
+
+def test_files_of_other_kinds_are_misses(entry):
+    """An analysis in the place of an entry, an Arrow file of anybody, and columns that no envelope has."""
+    store, key, path = entry
+    content = path.read_bytes()
+    table, about = opened(content, CACHE_ENTRY)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.drop_columns(["messages"]).schema) as writer:
+        writer.write_table(table.drop_columns(["messages"]))
+    others = [
+        encoded(decoded(table, about), ANALYSIS_FILE, about),
+        content[:-LINE_BYTES],
+        with_checksum(sink.getvalue().to_pybytes(), CACHE_ENTRY),
+        with_checksum(b"", CACHE_ENTRY),
+        encoded(decoded(table, about), CACHE_ENTRY, {"key": "of another"}),
+    ]
+    for other in others:
+        path.write_bytes(other)
+        assert store.get(key) is Miss.DAMAGED
+    path.write_bytes(content)
+
+
+def test_the_answer_says_what_was_damaged_or_older(tmp_path):
+    (tmp_path / "traces").mkdir()
+    two_ranks(tmp_path / "traces")
+    command = [
+        "analyze",
+        str(tmp_path / "traces"),
+        "--cache",
+        str(tmp_path / "cache"),
+        "-f",
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    first = CliRunner().invoke(main, command)
+    damaged, older = sorted((tmp_path / "cache").glob("??/*.arrow"))
+    damaged.write_bytes(next(flipped(damaged.read_bytes())))
+    older.write_bytes(of_version(1, older.read_bytes()))
+    second, third = CliRunner().invoke(main, command), CliRunner().invoke(main, command)
+    assert "misses; solved again: 1 damaged, 1 of another version\n" in second.stdout
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["cache"] == {"hits": 1, "misses": 0}
+    lines = [[line for line in run.stdout.splitlines() if "cache:" not in line] for run in (first, second, third)]
+    assert lines[0] == lines[1] == lines[2]
+
+
+def test_what_killed_writers_left_is_swept_and_counted_by_who_writes(tmp_path):
+    store = Store(tmp_path)
+    CollectiveSolver(FABRIC, store=store).envelope(signature())
+    assert store.swept == 0
+    left = [tmp_path / "ab" / f".atlas-lp-{'0' * 16}.arrow", tmp_path / "cd" / f".atlas-lp-{'1' * 16}.arrow"]
+    kept = tmp_path / "ab" / ".atlas-lp-mine"
+    for path in (*left, kept):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+    assert len(store.entries()) == 1
+    again = Store(tmp_path)
+    CollectiveSolver(FABRIC, store=again).envelope(signature())
+    assert (again.swept, left[0].exists()) == (0, True)  # it only read
+    with temporary(tmp_path / "ab", ".arrow") as held:  # of a writer that is alive
+        CollectiveSolver(FABRIC, store=again).envelope(signature(2 << 20))
+        assert held.exists()
+    assert again.swept == 2
+    assert not any(path.exists() for path in left)
+    assert kept.exists()
 
 
 def test_a_damaged_entry_is_solved_again_and_mended(tmp_path):

@@ -253,6 +253,11 @@ def test_demo_writes_trace_and_report(run, tmp_path):
     assert result.output.splitlines()[-2:] == ["trace:  demo/traces", "report: demo/report.html"]
     assert files(tmp_path / "demo" / "traces") == [f"node{n}.sqlite" for n in range(4)]
     assert run("demo", "-o", "demo").exit_code == 2
+    (tmp_path / "demo" / "traces" / "notes").write_text("kept")
+    for again in (("demo", "-f", "-o", "demo"), ("analyze", "demo/traces", "-f", "-o", "demo")):
+        assert run(*again).exit_code == 0
+        traces = [*(f"traces/node{n}.sqlite" for n in range(4)), "traces/notes"]
+        assert files(tmp_path / "demo") == ["analysis.arrow", "report.html", "summary.json", *traces]
 
 
 def test_nothing_but_errors_of_the_project_reach_the_user(run, tmp_path):

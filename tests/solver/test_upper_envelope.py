@@ -153,3 +153,51 @@ def test_hulls_turn_left_and_hold_every_point(points: list[Point]) -> None:
         assert turn(a, b, c) > 0
     for a, b in zip(hull, hull[1:] + hull[:1], strict=True):
         assert all(turn(a, b, xy(p)) >= 0 for p in points)
+
+
+def ladder(count: int, seed: int) -> list[Plane]:
+    """Tangent planes of a paraboloid, all of which are highest somewhere, in random order."""
+    rng = random.Random(seed)
+    points = [(x, y) for x in range(1, 4 * count, 4) for y in range(1, 4 * count, 4)]
+    rng.shuffle(points)
+    return [(-(x * x) - y * y, 2 * x, 2 * y) for x, y in points]
+
+
+def test_an_insertion_costs_what_it_changes() -> None:
+    """Polygons cut per insertion do not grow with the number of planes: the work is local."""
+    rates = []
+    for count in (8, 16, 32):
+        corners = [(0, 0, 1), (4 * count, 0, 1), (4 * count, 4 * count, 1), (0, 4 * count, 1)]
+        planes = ladder(count, 1)
+        found = explore(corners, lambda where, planes=planes: max(planes, key=lambda p: (height(p, where), p)))
+        assert set(found.envelope.cells) == set(planes)
+        rates.append(found.envelope.cuts / len(planes))
+    assert max(rates) < 1.5 * min(rates)
+
+
+@given(small_planes, st.integers(0, 50))
+def test_what_is_reached_is_the_largest_rise_at_the_end(planes: list[Plane], percent: int) -> None:
+    above = [(10 + c, m, b) for c, m, b in planes]
+    found = explore(
+        SQUARE, lambda where: max(above, key=lambda p: (height(p, where), p)), tolerance=Fraction(percent, 100)
+    )
+    kept = list(found.envelope.cells)
+    points = [(int(i), int(j), 4) for i in range(17) for j in range(17)]
+    rises = [Fraction(max(height(p, w) for p in above), max(height(p, w) for p in kept)) - 1 for w in points]
+    assert max(rises) <= found.reached <= Fraction(percent, 100)
+    if found.reached:
+        at = [w for cell in found.envelope.cells.values() for w in cell]
+        assert found.reached == max(
+            Fraction(max(height(p, w) for p in above), max(height(p, w) for p in kept)) - 1 for w in at
+        )
+
+
+def test_beyond_the_budget_the_tolerance_grows_and_is_reported() -> None:
+    corners: list[Point] = [(0, 0, 1), (256, 0, 1), (256, 256, 1), (0, 256, 1)]
+    planes = [(10**6 + c, m, b) for c, m, b in ladder(64, 2)]
+    everything = explore(corners, lambda where: max(planes, key=lambda p: (height(p, where), p)))
+    assert everything.reached == 0
+    assert len(everything.envelope.cells) == len(planes)
+    some = explore(corners, lambda where: max(planes, key=lambda p: (height(p, where), p)), budget=300)
+    assert len(some.envelope.cells) < len(planes) / 2
+    assert 0 < some.reached <= Fraction(1, 10)

@@ -3,19 +3,23 @@
 import json
 import zipfile
 from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from helpers.damage import cut_or_grown, flipped
 from helpers.jobs import two_ranks
 from helpers.programs import overlapped_gradients
 
 from atlas_lp.analysis.analyze import analyze
+from atlas_lp.checksum import with_checksum
 from atlas_lp.cli import main
 from atlas_lp.collectives.solver import CollectiveSolver
 from atlas_lp.errors import TraceError
 from atlas_lp.fabrics.fabric import load_fabric
-from atlas_lp.traces.reading.packed import packed_bytes, read_packed
+from atlas_lp.schemas import PACKED_TRACE
+from atlas_lp.traces.reading.packed import archived, packed_bytes, read_packed
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.selection import Selection
 from atlas_lp.traces.trace import Gap, Topology
@@ -92,12 +96,68 @@ def test_pack_on_the_command_line(tmp_path):
         read_trace([path], selection=Selection(from_ns=5))
 
 
+@pytest.mark.parametrize("every", [149, pytest.param(5, marks=pytest.mark.slow)])
+def test_no_packed_trace_that_was_changed_is_another_trace(tmp_path, every):
+    two_ranks(tmp_path)
+    path = packed(tmp_path, read_trace([tmp_path]))
+    content = path.read_bytes()
+    tried = 0
+    for changed in chain(flipped(content, every), cut_or_grown(content, every)):
+        tried += 1
+        path.write_bytes(changed)
+        with pytest.raises(TraceError, match=r"step.atlas: .*pack the trace again"):
+            read_packed(path)
+    assert tried > 8 * len(content) // every
+
+
+def test_a_packed_trace_that_was_changed_by_a_tool_is_refused(tmp_path):
+    """Every part is whole by itself, and the archive is: what is missing is the word of who wrote it."""
+    two_ranks(tmp_path)
+    path = packed(tmp_path, read_trace([tmp_path]))
+    rezipped(path, parts_of(path))
+    with pytest.raises(TraceError, match=r"or changed by another program; pack the trace again"):
+        read_packed(path)
+    path.write_bytes(with_checksum(b"", replace(PACKED_TRACE, version=3)))
+    with pytest.raises(TraceError, match=r"packed by another version of atlas-lp"):
+        read_packed(path)
+
+
+def test_packed_traces_of_the_first_version_have_no_checksum_and_are_read(tmp_path):
+    two_ranks(tmp_path)
+    trace = read_trace([tmp_path])
+    path = packed(tmp_path, trace)
+    parts = parts_of(path)
+    parts["trace.json"] = json.dumps({**json.loads(parts["trace.json"]), "version": 1}).encode()
+    rezipped(path, parts)
+    assert packed_bytes(read_packed(path)) == packed_bytes(trace)
+
+
+def test_a_packed_trace_is_a_zip_archive(tmp_path):
+    two_ranks(tmp_path)
+    path = packed(tmp_path, read_trace([tmp_path]))
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.comment.startswith(b"\natlas-lp/trace 2 blake2b ")
+
+
+def parts_of(path):
+    """What lies in the archive, by name."""
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rezipped(path, parts):
+    """The archive as any other tool writes it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
 @pytest.mark.parametrize("damage", ["empty", "cut", "json", "version", "columns", "missing", "absent"])
 def test_what_is_no_packed_trace_is_refused(tmp_path, damage):
     two_ranks(tmp_path)
     path = packed(tmp_path, read_trace([tmp_path]))
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts = parts_of(path)
     about = json.loads(parts["trace.json"])
     if damage == "json":
         parts["trace.json"] = b"{"
@@ -112,8 +172,6 @@ def test_what_is_no_packed_trace_is_refused(tmp_path, damage):
     if damage in ("empty", "cut"):
         path.write_bytes(whole[: 0 if damage == "empty" else len(whole) // 2])
     elif damage != "absent":
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in parts.items():
-                archive.writestr(name, content)
+        path.write_bytes(archived(parts))
     with pytest.raises(TraceError, match=r"step.atlas: .*(pack the trace again|No such file)"):
         read_trace([path])

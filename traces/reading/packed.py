@@ -1,13 +1,17 @@
 """A trace as one small file: what analyses need, without the exports it was read from.
 
-A zip archive of ``trace.json`` and an Arrow table (IPC, zstd) per part of a :class:`Trace`.  It holds no kernel, host
-call or event but those of NCCL and, where recorded, when each piece of GPU work ran and what it waited for.
+A zip archive of ``trace.json`` and an Arrow table (IPC, zstd) per part of a :class:`Trace`; its comment is a checksum
+of the whole.  It holds no kernel, host call or event but those of NCCL and, where recorded, when each piece of GPU work
+ran and what it waited for.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,14 +19,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from atlas_lp.errors import TraceError
+from atlas_lp.checksum import LINE_BYTES, check, with_checksum
+from atlas_lp.errors import DamageError, TraceError, VersionError
 from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.signatures.nccl.collectives import known_as
 from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
-# 0.1.0 wrote AllToAll as NCCL does, AlltoAll: names are read as known_as says.
+# 0.1.0 wrote AllToAll as NCCL does, AlltoAll: names are read as known_as says.  Its files have no checksum but those
+# of zip, and are read all the same: the exports may be gone.
 _SCHEMA, _FORMAT = PACKED_TRACE.name, PACKED_TRACE.version
+_WITHOUT_CHECKSUM = 1
+_NO_COMMENT = b"PK\5\6"
+"""How the last 22 bytes of a zip archive begin if it has no comment; they end in its length, 0."""
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -45,12 +54,18 @@ def packed_bytes(trace: Trace) -> bytes:
         columns = {f.name: getattr(trace.work, f.name) for f in fields(Work)}
         tables["waits"] = pa.table({name: columns.pop(name) for name in _PAIRS})
         tables["work"] = pa.table(columns)
-    sink = pa.BufferOutputStream()
+    parts = {f"{name}.arrow": _arrow(table) for name, table in sorted(tables.items())}
+    return archived({"trace.json": json.dumps(about, sort_keys=True).encode(), **parts})
+
+
+def archived(parts: Mapping[str, bytes]) -> bytes:
+    """The file that holds *parts* by name, in that order, with its checksum."""
+    sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("trace.json", _EPOCH), json.dumps(about, sort_keys=True))
-        for name, table in sorted(tables.items()):
-            archive.writestr(zipfile.ZipInfo(f"{name}.arrow", _EPOCH), _arrow(table))
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        for name, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+        archive.comment = bytes(LINE_BYTES)
+    return with_checksum(sink.getvalue()[:-LINE_BYTES], PACKED_TRACE)
 
 
 def read_packed(path: Path) -> Trace:
@@ -59,16 +74,34 @@ def read_packed(path: Path) -> Trace:
     Raises :class:`~atlas_lp.errors.TraceError` for a file that is missing, damaged, or of another version.
     """
     try:
+        version = _version(path)
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read("trace.json"))
-            if (about["schema"], about["version"]) != (_SCHEMA, _FORMAT):
-                raise TraceError(f"{path}: packed by another version of atlas-lp; pack the trace again")
+            if (about["schema"], about["version"]) != (_SCHEMA, version):
+                raise VersionError
             tables = {n[:-6]: _table(archive.read(n)) for n in archive.namelist() if n.endswith(".arrow")}
         return _trace(about, tables)
+    except VersionError:
+        what = "packed by another version of atlas-lp, or changed by another program"
+        raise TraceError(f"{path}: {what}; pack the trace again") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (zipfile.BadZipFile, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
+    except (DamageError, zipfile.BadZipFile, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
         raise TraceError(f"{path}: no packed trace, or damaged ({error}); pack the trace again") from None
+
+
+def _version(path: Path) -> int:
+    """The version of a file, by what stands at its end: no part of it is read before its checksum is known to be right.
+
+    Raises :class:`~atlas_lp.errors.DamageError`, and OSError.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NO_COMMENT) - 18))
+        end = file.read()
+        if end.startswith(_NO_COMMENT) and end.endswith(b"\0\0"):
+            return _WITHOUT_CHECKSUM
+        check(file, PACKED_TRACE)
+    return _FORMAT
 
 
 def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:

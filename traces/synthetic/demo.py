@@ -112,6 +112,11 @@ class Wait:
 Step = Phase | Copy | Compute | CollectiveStep | Record | Wait
 
 
+def demo_files(nodes: int = 4) -> tuple[str, ...]:
+    """Names of the files that :func:`write_demo` writes."""
+    return tuple(f"node{node}.sqlite" for node in range(nodes))
+
+
 def write_demo(
     folder: Path, *, seed: int = 0, nodes: int = 4, gpus_per_node: int = 4, overwrite: bool = False
 ) -> list[Path]:
@@ -131,7 +136,8 @@ def write_demo(
     for step in training_step(ranks):
         job.run(step)
     job.finish()
-    return [export.write(folder / f"{export.hostname}.sqlite", overwrite=overwrite) for export in job.exports]
+    exports = zip(demo_files(nodes), job.exports, strict=True)
+    return [export.write(folder / name, overwrite=overwrite) for name, export in exports]
 
 
 def training_step(ranks: int) -> Iterator[Step]:

@@ -51,6 +51,16 @@ class Finite(click.FloatRange):
         return number
 
 
+class Named(click.Path):
+    """A path with a name: an empty one, of a variable that is not set, would be the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty name."""
+        if value == "":
+            self.fail("the name is empty; the working folder is '.'", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @dataclass(frozen=True)
 class Interval:
     """``LO:HI`` or ``LO:HI:N`` as typed; *points* is None without N."""
@@ -87,6 +97,7 @@ BANDWIDTH = Quantity("bandwidth", parse_bandwidth)
 SIZE = Quantity("size", parse_size_bytes)
 FACTOR = Quantity("factor", parse_factor)
 POINT = Quantity("point", _point)
+NAME = Named(path_type=Path)
 LATENCY_RANGE = Quantity("range", _range(parse_time_ns, "0:100us:11"))
 BANDWIDTH_RANGE = Quantity("range", _range(parse_bandwidth, "50Gbps:800Gbps:16"))
 
@@ -109,7 +120,7 @@ def gathered(
     return decorate
 
 
-traces_argument = click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+traces_argument = click.argument("traces", type=Named(), nargs=-1, required=True, metavar="TRACE...")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
@@ -117,11 +128,22 @@ stats_option = click.option(
     "--stats", is_flag=True, help="Write seconds per stage and peak memory to stderr, as one JSON line."
 )
 
-output_file_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write; .zst compresses."
-)
+output_file_option = click.option("-o", "--output", type=NAME, help="File to write; .zst compresses.")
 
 force_option = click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
+
+memory_option = click.option(
+    "--memory", type=SIZE, help="Memory that graphs may take, such as 16GiB (default: four fifths of what is free)."
+)
+
+tolerance_option = click.option(
+    "--tolerance",
+    type=Finite(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Percent that T may lie above the planes found: stops early, says how far it got. Irregular schedules of "
+    "a million operations have thousands of planes; 1 is quick.",
+)
 
 quotient_option = click.option(
     "--no-quotient", is_flag=True, help="Expand every rank, also where one per class of ranks would be exact."
@@ -223,7 +245,7 @@ _MODEL = (
     click.option(
         "--costs",
         "costs_file",
-        type=click.Path(path_type=Path),
+        type=NAME,
         help="Reduce/copy times: a TOML table, or an NPKit summary (JSON).",
     ),
 )
@@ -261,7 +283,7 @@ box_options = gathered(
 cache_options = gathered(
     "store",
     build_store,
-    click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures."),
+    click.option("--cache", "cache_folder", type=NAME, help="Folder of solved signatures."),
     click.option("--no-cache", is_flag=True, help="Neither read nor write solved signatures."),
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import Finite, quotient_option
+from atlas_lp.cli.shared.options import NAME, memory_option, quotient_option, tolerance_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
@@ -35,17 +35,11 @@ class SolveOptions(TypedDict):
     lp_file: Path | None
     certify_all: bool
     no_quotient: bool
+    memory: int | None
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option(
-        "--tolerance",
-        type=Finite(0, 100),
-        default=0.0,
-        show_default=True,
-        help="Percent that T may lie above the planes found: stops early, says how far it got. Irregular schedules of "
-        "a million operations have thousands of planes; 1 is quick.",
-    ),
+    tolerance_option,
     click.option(
         "--solver",
         type=click.Choice(["exact", "sweep"]),
@@ -62,13 +56,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--write-lp",
         "lp_file",
-        type=click.Path(path_type=Path),
+        type=NAME,
         help="Also write the LP at the native point, as .mps or .lp.",
     ),
     click.option(
         "--certify-all", is_flag=True, help="Ask HiGHS at every breakpoint and midpoint, however large the graph."
     ),
     quotient_option,
+    memory_option,
 )
 
 
@@ -97,7 +92,10 @@ class Problem:
 
 def deliver(problem: Problem, how: SolveOptions, as_json: bool, record: Stats) -> None:
     """Solve *problem* as asked and print the result."""
+    from atlas_lp.solver.highs import check_lp_name
+
     if how["lp_file"] is not None:
+        check_lp_name(how["lp_file"])
         check_free(how["lp_file"], force=True)
         with record.stage("write"):
             _write_lp(_graph(problem)[0], problem.fabric, how["lp_file"])
@@ -148,7 +146,7 @@ def _deliver_envelope(problem: Problem, tolerance: Fraction, certify_all: bool, 
     assumed = [*problem.assumed, *order_of_ports(envelope)]
     if envelope.method == "bracket":
         assumed.append(_BRACKET.format(percent=100 * envelope.bracket_width))
-    if tolerance:
+    if envelope.tolerance_reached:
         assumed.append(_EARLY.format(percent=100 * envelope.tolerance_reached))
     result = _envelope_json(graph, envelope, problem, assumed)
     if as_json:

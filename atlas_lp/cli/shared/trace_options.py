@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from atlas_lp.cli.shared.options import TIME
+from atlas_lp.cli.shared.options import TIME, Named
 from atlas_lp.cli.shared.output import progress
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TraceOptions(TypedDict, total=False):
     assumptions: Path | None
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_FILE = Named(path_type=Path, dir_okay=False)
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from atlas_lp.cli.shared.options import (
+    NAME,
     box_options,
     cache_options,
     fabric_options,
     force_option,
     job_options,
     json_option,
+    memory_option,
     quotient_option,
     stats_option,
+    tolerance_option,
     traces_argument,
 )
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
@@ -24,6 +28,7 @@ from atlas_lp.cli.shared.trace_options import TraceOptions, load_recording, trac
 from atlas_lp.errors import InputError
 
 if TYPE_CHECKING:
+    from atlas_lp.analysis.analyze import Analysis
     from atlas_lp.cache import Store
     from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.fabrics.fabric import Fabric
@@ -34,13 +39,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @traces_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the analysis.")
+@click.option("-o", "--output", type=NAME, help="Folder for the analysis.")
 @force_option
 @trace_options
 @fabric_options
 @box_options
 @job_options
 @quotient_option
+@memory_option
+@tolerance_option
 @cache_options
 @json_option
 @stats_option
@@ -52,6 +59,8 @@ def analyze(
     box: Box,
     asked: Asked,
     no_quotient: bool,
+    memory: int | None,
+    tolerance: float,
     store: Store,
     as_json: bool,
     stats: bool,
@@ -68,14 +77,25 @@ def analyze(
       atlas-lp analyze two_gpus.sqlite --gpus-per-node 1 --latency 5us --bandwidth 100Gbps -o out
       atlas-lp analyze traces/ --compute 0.5 --free AllGather -o faster_gpus
     """
+    from atlas_lp.analysis.folder import check_output, write_analysis
+    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
     from atlas_lp.report import terminal
+    from atlas_lp.report.page import render_report
 
     if output is None and not as_json:
         raise InputError("nowhere to put the result: give a folder with -o, or --json")
-
-    solver = CollectiveSolver(fabric, box, store, not no_quotient)
-    summary = run(lambda: load_recording(traces, **options), output, force, solver, Stats(stats), **asked)
+    if output is not None:
+        check_output(output, force)
+    record = Stats(stats)
+    limits = Limits(tolerance=Fraction(str(tolerance)) / 100, memory_bytes=memory)
+    solver = CollectiveSolver(fabric, box, store, not no_quotient, limits=limits)
+    analysis = run(lambda: load_recording(traces, **options), solver, record, **asked)
+    summary = analysis.summary
+    if output is not None:
+        with record.stage("write"):
+            write_analysis(output, analysis, render_report(summary))
+    record.write()
     if as_json:
         print_json(summary)
     else:
@@ -83,25 +103,14 @@ def analyze(
         click.echo(f"report: {output}/report.html")
 
 
-def run(
-    read: Callable[[], Recording],
-    output: Path | None,
-    force: bool,
-    solver: CollectiveSolver,
-    record: Stats,
-    **asked: Unpack[Asked],
-) -> dict[str, Any]:
-    """Read, solve and write; return the summary.
+def run(read: Callable[[], Recording], solver: CollectiveSolver, record: Stats, **asked: Unpack[Asked]) -> Analysis:
+    """Read and solve.
 
     *read* reads the files; iterations are taken from that one reading.
     """
     from atlas_lp.analysis.analyze import analyze as solve_trace
     from atlas_lp.analysis.analyze import native_times
-    from atlas_lp.analysis.folder import check_output, write_analysis
-    from atlas_lp.report.page import render_report
 
-    if output is not None:
-        check_output(output, force)
     with record.stage("read"):
         recording = read()
         trace = recording.trace()
@@ -113,8 +122,4 @@ def run(
         with record.stage("iterations"):
             each = [native_times(iterations.trace(k), solver, **asked) for k in range(trace.iterations)]
         analysis.summary["iterations"] = each
-    if output is not None:
-        with record.stage("write"):
-            write_analysis(output, analysis, render_report(analysis.summary))
-    record.write()
-    return analysis.summary
+    return analysis

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from atlas_lp.cli.shared.options import json_option
+from atlas_lp.cli.shared.options import NAME, json_option
 from atlas_lp.cli.shared.output import print_json, print_table
 from atlas_lp.schemas import CACHE
 from atlas_lp.units import format_size
@@ -23,7 +23,7 @@ def cache() -> None:
 
 
 @cache.command()
-@click.option("--cache", "cache_folder", type=click.Path(path_type=Path), help="Folder of solved signatures.")
+@click.option("--cache", "cache_folder", type=NAME, help="Folder of solved signatures.")
 @json_option
 def ls(cache_folder: Path | None, as_json: bool) -> None:
     """List the solved collectives and programs in the cache.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from atlas_lp.cli.shared.options import build_box, build_fabric, cache_options, force_option, stats_option
+from atlas_lp.cli.shared.options import NAME, build_box, build_fabric, cache_options, force_option, stats_option
 from atlas_lp.cli.shared.output import Stats, print_blocks
 from atlas_lp.cli.shared.trace_options import load_recording
 from atlas_lp.cli.verbs.analyze import run
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=NAME,
     default=Path("atlas-lp-demo"),
     show_default=True,
     help="Folder for the trace and its analysis.",
@@ -39,22 +39,24 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
       atlas-lp demo -o demo
       atlas-lp inspect demo/traces
     """
-    from atlas_lp.analysis.folder import check_output
+    from atlas_lp.analysis.folder import FILES, write_files
     from atlas_lp.collectives.solver import CollectiveSolver
+    from atlas_lp.folders import check_replaceable, replacing_folder
     from atlas_lp.report import terminal
-    from atlas_lp.traces.synthetic.demo import write_demo
+    from atlas_lp.report.page import render_report
+    from atlas_lp.traces.synthetic.demo import demo_files, write_demo
 
-    check_output(output, force)
+    files = (*FILES, *(f"traces/{name}" for name in demo_files()))
+    check_replaceable(output, files, force)
     record = Stats(stats)
-    with record.stage("write trace"):
-        write_demo(output / "traces", overwrite=force)
-    summary = run(
-        lambda: load_recording((str(output / "traces"),)),
-        output,
-        force,
-        CollectiveSolver(build_fabric("alps"), build_box(), store),
-        record,
-    )
-    print_blocks(terminal.analysis(summary))
+    solver = CollectiveSolver(build_fabric("alps"), build_box(), store)
+    with replacing_folder(output, files) as new:
+        with record.stage("write trace"):
+            write_demo(new / "traces")
+        analysis = run(lambda: load_recording((str(new / "traces"),)), solver, record)
+        with record.stage("write"):
+            write_files(new, analysis, render_report(analysis.summary))
+    record.write()
+    print_blocks(terminal.analysis(analysis.summary))
     click.echo(f"trace:  {output}/traces")
     click.echo(f"report: {output}/report.html")

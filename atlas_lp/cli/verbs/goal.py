@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from atlas_lp.cli.shared.options import (
+    NAME,
     SIZE,
     box_options,
     fabric_options_here,
@@ -31,8 +32,11 @@ from atlas_lp.signatures.topology import TREE_PATTERNS
 from atlas_lp.units import format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.goal import Schedule
+    from atlas_lp.signatures.algorithms.algorithm import Built
     from atlas_lp.signatures.signature import Signature
     from atlas_lp.solver.envelope import Box
 
@@ -63,8 +67,16 @@ class _Asked:
 
     def signature(self, gpus_per_nic: int) -> tuple[Signature, list[str]]:
         """Return its signature and what that assumes."""
+        from atlas_lp.signatures.algorithms.table import approximation
+
+        built = self.built(gpus_per_nic)
+        assumed = built.assumed, approximation(built.signature)
+        return built.signature, [sentence for sentence in assumed if sentence]
+
+    def built(self, gpus_per_nic: int) -> Built:
+        """Return its signature with the rank of every label."""
         from atlas_lp.signatures.algorithms.algorithm import Parameters
-        from atlas_lp.signatures.algorithms.assumed import assumed_signature
+        from atlas_lp.signatures.algorithms.assumed import build
         from atlas_lp.signatures.nccl.protocols import Protocol
         from atlas_lp.signatures.placement import shared_nics
 
@@ -73,7 +85,7 @@ class _Asked:
         if self.root >= self.ranks:
             raise InputError(f"root {self.root} is not one of {self.ranks} ranks")
         nodes = [rank // self.gpus_per_node for rank in range(self.ranks)]
-        return assumed_signature(
+        return build(
             Parameters(
                 collective=_TYPES[self.kind.lower()],
                 size_bytes=self.size,
@@ -189,19 +201,18 @@ def expand(
       atlas-lp goal expand --type allreduce --algorithm tree --size 64KiB --protocol ll --ranks 16 -o tree.goal
       atlas-lp goal expand --type alltoall --size 1MiB --ranks 16 --gpus-per-node 4 --per-node -o alltoall.goal.zst
     """
-    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
-
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
     if solve_it:
-        deliver(_problem(signature, fabric, box, assumed, not how["no_quotient"]), how, as_json, record)
+        deliver(_problem(signature, fabric, box, assumed, how), how, as_json, record)
         return
     if output is None:
         raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
     check_free(output, force)
     with record.stage("expand"):
-        schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
-    _write(schedule, list(signature.nodes), output, record, fabric if per_node else None)
+        built = asked.built(fabric.gpus_per_nic)
+        schedule, nodes = _by_rank(built.signature, built.ranks, fabric)
+    _write(schedule, nodes, output, record, fabric if per_node else None)
     record.write()
 
 
@@ -273,7 +284,6 @@ def export(
     """
     from atlas_lp.program.dependencies.readings import find_links
     from atlas_lp.program.message_graph import message_graph
-    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
     from atlas_lp.traces.signing.signed_trace import SignedTrace
 
     if output is None:
@@ -289,14 +299,14 @@ def export(
             nodes = trace.column("gpus", "node").tolist()
         else:
             signature = _find(key, signed.signatures)
-            schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
-            nodes = list(signature.nodes)
+            first = next(instance for instance in signed.instances if instance.signature == signature)
+            schedule, nodes = _by_rank(signature, first.ranks, fabric)
     _write(schedule, nodes, output, record, fabric if per_node else None)
     record.write()
 
 
 @goal.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NAME)
 @click.option(
     "--gpus-per-node",
     type=click.IntRange(min=1),
@@ -367,14 +377,30 @@ def solve(
     deliver(problem, how, as_json, record)
 
 
-def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], use_symmetry: bool) -> Problem:
+def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str], how: SolveOptions) -> Problem:
     """What there is to solve of a signature, by the cheapest exact way."""
+    from atlas_lp.collectives.limits import Limits
     from atlas_lp.collectives.solver import CollectiveSolver
 
-    solver = CollectiveSolver(fabric, box, use_symmetry=use_symmetry)
+    limits = Limits(memory_bytes=how["memory"])
+    solver = CollectiveSolver(fabric, box, use_symmetry=not how["no_quotient"], limits=limits)
     about = {"signature": signature.key(), "ranks": signature.ranks, "channels": signature.channels}
     graph, solve = partial(solver.graph, signature), partial(solver.solved, signature)
     return Problem(graph, solve, fabric, box, about, assumed)
+
+
+def _by_rank(signature: Signature, ranks: Sequence[int], fabric: Fabric) -> tuple[Schedule, list[int]]:
+    """Expand *signature* and number its labels as *ranks*; return the schedule, and the node of every rank."""
+    import numpy as np
+
+    from atlas_lp.goal.schedule import with_ranks
+    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
+    from atlas_lp.signatures.placement import by_first_appearance
+
+    nodes = np.empty(signature.ranks, dtype=np.int64)
+    nodes[np.array(ranks)] = signature.nodes
+    schedule = with_ranks(expand_signature(signature, fabric.reduce_copy, fabric.credits), np.array(ranks))
+    return schedule, list(by_first_appearance(nodes.tolist()))
 
 
 def _find(key: str, signatures: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Unpack
 
 import click
 
-from atlas_lp.cli.shared.options import force_option, stats_option, traces_argument
+from atlas_lp.cli.shared.options import NAME, force_option, stats_option, traces_argument
 from atlas_lp.cli.shared.output import Stats
 from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
@@ -17,7 +17,7 @@ from atlas_lp.units import format_size
 
 @click.command()
 @traces_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write, such as step.atlas.")
+@click.option("-o", "--output", type=NAME, help="File to write, such as step.atlas.")
 @force_option
 @trace_options
 @stats_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from atlas_lp.cli.shared.options import (
+    NAME,
     cache_options,
     fabric_options,
     force_option,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @traces_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Picture to write: .svg, .png or .pdf.")
-@click.option("--graph", "graph_file", type=click.Path(path_type=Path), help="Also write the path as a .graphml graph.")
+@click.option("-o", "--output", type=NAME, help="Picture to write: .svg, .png or .pdf.")
+@click.option("--graph", "graph_file", type=NAME, help="Also write the path as a .graphml graph.")
 @force_option
 @click.option(
     "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many steps to print, longest kept."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, Finite, Interval, json_option
+from atlas_lp.cli.shared.options import BANDWIDTH_RANGE, LATENCY_RANGE, NAME, Finite, Interval, json_option
 from atlas_lp.cli.shared.output import print_blocks, print_json
 from atlas_lp.errors import InputError, ThresholdError
 from atlas_lp.schemas import SWEEP
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("analysis", type=click.Path(path_type=Path))
+@click.argument("analysis", type=NAME)
 @click.option("--latency", type=LATENCY_RANGE, help="LO:HI[:N], such as 0:100us:11.")
 @click.option("--bandwidth", type=BANDWIDTH_RANGE, help="LO:HI[:N], such as 50Gbps:800Gbps:16.")
 @click.option(

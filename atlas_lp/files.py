@@ -82,6 +82,11 @@ def replacement(path: Path) -> Iterator[Path]:
             beside.replace(target)
 
 
+def prepend(path: Path, head: str) -> None:
+    """Put an ASCII *head* before what is in the file *path*, which is a :func:`replacement` still."""
+    path.write_bytes(head.encode("ascii") + path.read_bytes())
+
+
 def sweep(folder: Path) -> int:
     """Remove from *folder* what writers left when they were killed, and return how many files and folders that were."""
     left: list[Path] = []

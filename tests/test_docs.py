@@ -95,6 +95,7 @@ EXIT_CODES = {
     70: "a defect of atlas-lp",
     130: "interrupted",
     141: "nobody reads the output",
+    143: "ended by SIGTERM",
 }
 
 

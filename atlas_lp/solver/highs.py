@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 
 from atlas_lp.errors import InputError, OutputError, SolveError
-from atlas_lp.files import replacement
+from atlas_lp.files import prepend, replacement
 from atlas_lp.goal.event_graph import COMPONENTS
 from atlas_lp.solver.axis import Point
 from atlas_lp.solver.longest_path import BYTES, MESSAGES, Evaluator, Longest
 
 MAX_RELATIVE_DIFFERENCE = 1e-9
+
+_NEAR, _APART = 14, 20
+"""Power of two that times are scaled to, and powers that others may be away from it."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ def _solver() -> Any:
         ("parallel", "off"),
         ("threads", 1),
         ("simplex_scale_strategy", 0),
+        # Bytes of a path are whole numbers of any size, not a careless infinity.
+        ("large_matrix_value", 1e300),
     ):
         solver.setOptionValue(option, value)
     return solver
@@ -108,20 +113,30 @@ def _solver() -> Any:
 class LongestPathLP:
     """The LP of one graph inside HiGHS; columns are the V vertices, then T, L, G, all in units of ``1 / unit`` ns.
 
-    L and G are scaled like times, so that their coefficients stay whole counts of messages and bytes.
+    L and G are scaled like times, so that their coefficients stay whole counts of messages and bytes.  With *in_ns* the
+    unit is 1 ns and columns have names, to be written.
+    Raises :class:`~atlas_lp.errors.SolveError` when HiGHS does not take the model.
     """
 
-    def __init__(self, evaluator: Evaluator, largest_ns: float) -> None:
+    def __init__(self, evaluator: Evaluator, largest_ns: float, in_ns: bool = False) -> None:
+        import highspy
+
         self.evaluator = evaluator
         graph = evaluator.graph
         # A power of two that brings times near 2**14, where the solver's absolute tolerances are harmless.
-        self.unit = 2.0 ** (14 - np.ceil(np.log2(max(largest_ns, 1.0))))
+        self.named = in_ns
+        self.unit = 1.0 if in_ns else 2.0 ** (_NEAR - np.ceil(np.log2(max(largest_ns, 1.0))))
         has_out = np.zeros(graph.vertices, dtype=bool)
         has_out[graph.source] = True
         self.sinks = np.flatnonzero(~has_out)
         self.solver = _solver()
         self.solver.setOptionValue("presolve", "off")
-        self.solver.passModel(self._model())
+        if self.solver.passModel(self._model()) == highspy.HighsStatus.kError:
+            raise SolveError("HiGHS does not take a model with numbers of this size")
+
+    def suits(self, time_ns: float) -> bool:
+        """Whether a time is of a size where the solver's tolerances are harmless."""
+        return bool(abs(np.log2(max(time_ns, 1.0) * self.unit) - _NEAR) <= _APART)
 
     def _model(self) -> Any:
         """One row per edge, then one per sink, as a row-wise matrix."""
@@ -145,6 +160,7 @@ class LongestPathLP:
         length = np.concatenate([(value != 0).sum(axis=1), np.full(s, 2)])
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = v + 3, e + s
+        lp.col_names_ = [*(f"t{vertex}" for vertex in range(v)), "T", "L", "G"] if self.named else []
         lp.col_cost_ = np.eye(1, v + 3, v).ravel()
         lp.col_lower_ = np.zeros(v + 3)
         lp.col_upper_ = np.concatenate([[0.0], np.full(v + 2, highspy.kHighsInf)])
@@ -178,13 +194,13 @@ class LongestPathLP:
 
         Raises :class:`~atlas_lp.errors.SolveError` when HiGHS does not end with an optimum.
         """
-        self._move(where)
+        self.move(where)
         self.solver.setBasis(self._basis(longest))
         return self._run()
 
     def solve_cold(self, where: Point) -> tuple[float, float, float, int]:
         """Solve at *where* with presolve and no basis; results as of :meth:`solve`."""
-        self._move(where)
+        self.move(where)
         self.solver.setOptionValue("presolve", "on")
         return self._run()
 
@@ -193,7 +209,7 @@ class LongestPathLP:
 
         On graphs whose bytes are many orders above their messages HiGHS may give up on the way: then it starts cold.
         """
-        self._move(where)
+        self.move(where)
         try:
             return self._run()
         except SolveError:
@@ -213,8 +229,12 @@ class LongestPathLP:
             # HiGHS does not tell when a disk is full: a file without its last word is not the LP.
             if status == highspy.HighsStatus.kError or not _is_whole(temporary):
                 raise OutputError(path, "HiGHS could not write the whole of it")
+            mark = "\\" if path.suffix == ".lp" else "*"
+            words = _UNITS.format(last=self.evaluator.graph.vertices - 1).splitlines()
+            prepend(temporary, "".join(f"{mark} {line}\n" for line in words))
 
-    def _move(self, where: Point) -> None:
+    def move(self, where: Point) -> None:
+        """Fix L and G at *where*."""
         v = self.evaluator.graph.vertices
         x, y, w = where
         for column, value in ((v + 1, x / w * self.unit), (v + 2, y / w * self.unit)):
@@ -243,6 +263,11 @@ def check_lp_name(path: Path) -> None:
     if path.suffix not in _LAST_WORDS:
         raise InputError(f"{path}: an LP is written as .mps or .lp")
 
+
+_UNITS = """The least time T of a LogGP graph: minimise T subject to t(v) - t(u) - m L - b G >= c for every edge u -> v.
+Columns t0 to t{last}: times of the vertices of the graph in ns, t0 the start, in topological order; T in ns;
+L, latency in ns, and G, gap in ns per byte, both fixed at the native point by their bounds.
+m counts messages and b bytes of an edge, c is everything else in ns. The objective is T in ns."""
 
 _LAST_WORDS = {".mps": b"ENDATA", ".lp": b"end"}
 
@@ -276,6 +301,8 @@ def certify(evaluator: Evaluator, points: Sequence[Point], limits: CheckLimits |
     lp = LongestPathLP(evaluator, max(float(longest.time_ns) for longest in found))
     largest, pivots = 0.0, 0
     for where, longest in zip(chosen, found, strict=True):
+        if not lp.suits(float(longest.time_ns)):
+            lp = LongestPathLP(evaluator, float(longest.time_ns))
         objective, _, _, count = lp.solve(where, longest)
         exact = float(longest.time_ns)
         difference = abs(objective - exact) / max(abs(exact), 1.0)

@@ -41,7 +41,9 @@ def broadcast(size=1 << 20, nodes=(0, 0, 1, 1), kind="Broadcast"):
 def test_planes_are_the_longest_paths_from_one_class_to_another(graph, data):
     classes = np.array([-1, *data.draw(st.lists(st.integers(-1, 2), min_size=5, max_size=5))])[: graph.vertices]
     theta = fabric(1000, 2, o=100, g=10).theta()
-    found = {(a, e): vectors for a, e, vectors in planes_between(graph, classes, 3, theta, Box().corners())}
+    found = {
+        (a, e): vectors for a, e, vectors in planes_between(graph, classes, 3, Evaluator(graph, theta), Box().corners())
+    }
     wanted: dict[tuple[int, int], list[PathVector]] = {}
     for first, last, vector in paths_between(in_edges(graph)):
         wanted.setdefault((int(classes[first]), int(classes[last])), []).append(vector)

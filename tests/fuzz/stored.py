@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from atlas_lp.checksum import LINE_BYTES
 from atlas_lp.traces.reading.packed import packed_bytes, read_packed
 from atlas_lp.traces.trace import Trace
 from fuzz.damage import flipped, wild_value
@@ -101,8 +102,8 @@ def wild_table(table: pa.Table, draw: Random) -> pa.Table:
 
 
 def arrow_rewritten(data: bytes, draw: Random) -> bytes:
-    """An Arrow file with other columns, or other values in the JSON of its metadata."""
-    with pa.ipc.open_file(pa.BufferReader(data)) as reader:
+    """A stored table with other columns, or other values in the JSON of its metadata, and the checksum of before."""
+    with pa.ipc.open_stream(pa.BufferReader(data[:-LINE_BYTES])) as reader:
         table = reader.read_all()
     metadata = dict(table.schema.metadata or {})
     if metadata and draw.random() < 0.5:
@@ -114,9 +115,9 @@ def arrow_rewritten(data: bytes, draw: Random) -> bytes:
             table = wild_table(table, draw)
     table = table.replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return sink.getvalue().to_pybytes() + data[-LINE_BYTES:]  # type: ignore[no-any-return]
 
 
 # --- traces ---------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def test_damaged_inputs_are_answered_or_refused(seed: int, mutations: int, worke
     run(islice((case for case in turns if case.attack.key not in NOT_YET), mutations), workers, tell)
     print(f"fuzz: {dict(sorted(outcomes.items()))}")  # noqa: T201
     assert not found, f"python -m tests.fuzz --seed {seed} ...\n" + "\n".join(found)
-    assert min(outcomes[word] for word in ("refused", "same answer", "another answer")) > mutations // 20, outcomes
+    assert min(outcomes[word] for word in ("refused", "same answer", "another answer")) > 0, outcomes
 
 
 def test_what_is_not_withstood_yet_is_tried_at_all() -> None:

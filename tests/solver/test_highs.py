@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from atlas_lp.errors import SolveError
 from atlas_lp.fabrics.fabric import Fabric, load_fabric
-from atlas_lp.goal import EventGraph, PortRule, Schedule, event_graph
+from atlas_lp.goal import EventGraph, PortRule, Schedule, event_graph, parse_goal
 from atlas_lp.signatures.algorithms.expand import expand
 from atlas_lp.signatures.nccl.protocols import Protocol
 from atlas_lp.signatures.signature import ring_signature
@@ -183,3 +183,43 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     solve(random_graph(3, 30), NATIVE, BOX)
     solve(random_graph(4, 30), NATIVE, BOX)
     assert capfd.readouterr() == ("", "")
+
+
+def one_message(size: int, before: str = "") -> EventGraph:
+    """Rank 0 sends *size* bytes to rank 1, *before* it what is given."""
+    return event_graph(
+        parse_goal(f"num_ranks 2\nrank 0 {{\n{before}s: send {size}b to 1\n}}\nrank 1 {{\nrecv {size}b from 0\n}}")
+    )
+
+
+@pytest.mark.parametrize("ending", [".lp", ".mps"])
+def test_a_written_lp_is_in_ns_and_says_so(tmp_path, ending):
+    """HiGHS reads it again, and its optimum is T in ns; columns and units are named at its head."""
+    import highspy
+
+    evaluator = Evaluator(one_message(8001, "calc 1000000\n"), NATIVE.theta())
+    where = point(*NATIVE.native)
+    lp = LongestPathLP(evaluator, 1.0, in_ns=True)
+    lp.move(where)
+    path = tmp_path / f"x{ending}"
+    lp.write(path)
+    head = path.read_text("ascii").splitlines()[:4]
+    assert "Columns t0 to t3: times of the vertices of the graph in ns" in head[1]
+    again = highspy.Highs()
+    again.setOptionValue("output_flag", False)
+    again.readModel(str(path))
+    again.run()
+    assert again.getInfo().objective_function_value == pytest.approx(float(evaluator.at(where).time_ns), rel=1e-12)
+    assert again.getLp().col_names_[-3:] == ["T", "L", "G"]
+
+
+@pytest.mark.parametrize("size", [10**15 + 2, 10**17, 3 * 10**18])
+def test_messages_of_any_size_are_confirmed(size):
+    assert solve(one_message(size), NATIVE, BOX).certificate.status == "optimal"
+
+
+def test_a_box_of_30_years_is_confirmed():
+    """Times from ns to years in one envelope: each is compared in a unit of its own."""
+    certificate = solve(one_message(8), NATIVE, Box(latency_to_ns=Fraction(10**18))).certificate
+    assert certificate.status == "optimal"
+    assert certificate.largest_relative_difference < 1e-12

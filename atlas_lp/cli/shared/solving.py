@@ -125,9 +125,8 @@ def _write_lp(graph: EventGraph, fabric: Fabric, path: Path) -> None:
 
     evaluator = Evaluator(graph, fabric.theta())
     where = point(fabric.latency_ns, fabric.gap_ns_per_byte)
-    longest = evaluator.at(where)
-    lp = LongestPathLP(evaluator, float(longest.time_ns))
-    lp.solve(where, longest)
+    lp = LongestPathLP(evaluator, 1.0, in_ns=True)
+    lp.move(where)
     lp.write(path)
 
 

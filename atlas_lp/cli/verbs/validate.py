@@ -97,7 +97,7 @@ def _json(found: Validation, tolerance: float) -> dict[str, Any]:
                 "times_ns": list(m.times_ns),
                 "vertices": m.vertices,
                 "note": m.note,
-                **({"against_ns": list(m.against_ns)} if m.against_ns else {}),
+                "against_ns": list(m.against_ns),
             }
             for m in found.methods
         ],

@@ -151,10 +151,10 @@ class _Step:
     def _gpus(self) -> pa.Table:
         node = np.arange(self.shape.gpus) // self.shape.tensor
         columns = {
-            "node": pa.array(node, type=pa.int32()),
             "host": pa.array([f"node{n}" for n in node]),
             "process": pa.array(np.arange(self.shape.gpus), type=pa.int64()),
             "device": pa.array(np.arange(self.shape.gpus) % self.shape.tensor, type=pa.int64()),
+            "node": pa.array(node, type=pa.int32()),
             "first_ns": pa.array(np.zeros(self.shape.gpus, dtype=np.int64)),
             "last_ns": pa.array(self.now.reshape(-1) + 100 * US),
         }

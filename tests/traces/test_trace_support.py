@@ -49,6 +49,21 @@ MATRIX = {
             "refusals::refused_in_one_line",
             "fuzz::damaged_exports_are_refused_or_read",
         ),
+        (
+            "packed traces (atlas-lp pack)",
+            "read; every number, size and relation checked first",
+            "packed::the_analysis_of_a_packed_trace_is_that_of_its_exports",
+            "packed_check::a_column_of_another_type_is_refused",
+            "packed_check::a_number_out_of_its_range_is_refused",
+            "packed_check::archives_in_other_ways_are_read_or_refused_by_name",
+            "packed_check::mutations_are_refused_or_analyzed",
+        ),
+        (
+            "files that grow, nest or repeat without end; pipes and devices",
+            REFUSED,
+            "untrusted::what_is_large_to_read_is_refused_in_one_sentence",
+            "untrusted::pipes_and_devices_are_no_files",
+        ),
     ],
     "Nsight Systems versions": [
         (

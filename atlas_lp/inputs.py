@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from atlas_lp.errors import AtlasError, InputError
+from atlas_lp.errors import InputError
 
 LONGEST_LINE = 1 << 20
 """Characters of a line of text."""
@@ -31,15 +31,19 @@ MOST_DOCUMENT = 1 << 26
 MOST_TOML = 1 << 22
 """Bytes of a TOML document, whose parser takes a second for two million."""
 
-MOST_EXPANSION = 300
-"""Times that a compressed file may grow once it is more than :data:`MOST_DOCUMENT`."""
+MOST_EXPANSION = {".zst": 300, ".gz": 100}
+"""Times that a compressed file may grow once it is more than :data:`MOST_DOCUMENT`, by what compressed it."""
 
-_MOST_DOTS = 32
+_LINES_PER_BYTE = 10
+_FEW_RECORDS = 1 << 20
+_DECOMPRESS = "if it is what it should be, decompress it and name the result"
+
+_MOST_DOTS = 16
 _MOST_DIGITS = 400
 _MOST_BITS = 64
 _DOTTED = re.compile(rf"(?:\.[^.,\n\[\]{{}}=]+){{{_MOST_DOTS}}}")
 
-Refusal = Callable[[str], AtlasError]
+Refusal = Callable[[str], Exception]
 """The error that a reader raises, made of a sentence."""
 
 
@@ -77,14 +81,32 @@ def open_input(path: Path, refusal: Refusal = InputError) -> Iterator[BinaryIO]:
 
 
 def bounded_lines(file: IO[str], path: Path, refusal: Refusal = InputError) -> Iterator[str]:
-    """Yield the lines of *file*; raises *refusal* for one that is longer than :data:`LONGEST_LINE`."""
-    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), ""), 1):
+    """Yield the lines of *file*, which was opened from *path*, without their ends.
+
+    Raises *refusal* for a line that is longer than :data:`LONGEST_LINE`, and for more lines than a file of that size
+    holds, of which a compressed one may have thousands in a byte.
+    """
+    count, most, line = 0, most_records(path, _LINES_PER_BYTE), ""
+    while chunk := file.read(LONGEST_LINE):
+        end, *lines = chunk.split("\n")
+        line += end
         if len(line) > LONGEST_LINE:
-            raise refusal(
-                f"{path}, line {number}: longer than {LONGEST_LINE} characters; no line of such a file is: cut it, or "
-                "leave it out"
-            )
+            place = f"{path}, line {count + 1}"
+            raise refusal(f"{place}: longer than {LONGEST_LINE} characters, as no line of such a file is; leave it out")
+        count += len(lines)
+        if count > most:
+            raise refusal(f"{path}: more lines than a file of its size holds; {_DECOMPRESS}")
+        if lines:
+            yield line
+            line = lines.pop()
+            yield from lines
+    if line:
         yield line
+
+
+def most_records(path: Path, per_byte: float) -> int:
+    """Most records (lines, events) of a file on the disk: reading each takes time, however well it was compressed."""
+    return max(_FEW_RECORDS, int(per_byte * path.stat().st_size))
 
 
 def read_bytes(path: Path, refusal: Refusal = InputError, most: int = MOST_DOCUMENT) -> bytes:
@@ -176,7 +198,8 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, stream: Any, path: Path, compressed: int, refusal: Refusal) -> None:
         self._stream, self._path, self._refusal = stream, path, refusal
-        self._most = max(MOST_DOCUMENT, MOST_EXPANSION * compressed)
+        self._times = MOST_EXPANSION[path.suffix]
+        self._most = max(MOST_DOCUMENT, self._times * compressed)
         self._given = 0
 
     def readable(self) -> bool:
@@ -187,8 +210,8 @@ class _Bounded(io.RawIOBase):
         self._given += len(chunk)
         if self._given > self._most:
             raise self._refusal(
-                f"{self._path}: grows to more than {MOST_EXPANSION} times its size when decompressed, which no file of "
-                "its kind does; if it is what it should be, decompress it and name the result"
+                f"{self._path}: grows to more than {self._times} times its size when decompressed, which no file of "
+                f"its kind does; {_DECOMPRESS}"
             )
         buffer[: len(chunk)] = chunk
         return len(chunk)

@@ -429,6 +429,7 @@ VALIDATION = Document(
         "methods[].name": "Its name.",
         "methods[].times_ns": "T at every point, in ns; empty where `note` says why.",
         "methods[].vertices": "Vertices of its graph.",
+        "methods[].against_ns?": "Composite by the reading that this method was given, at every point, in ns.",
         "methods[].note": "Why it was left out, or what to know; empty without.",
         "measured_ns": "Measured span, in ns.",
         "dependencies": "Which reading of the order of work was used: `events` or `streams`.",

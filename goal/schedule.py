@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,28 @@ def encode(values: Ints) -> tuple[Ints, Ints]:
     """Distinct *values* in order of first appearance, and the number of each value among them.  Cost O(n)."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
+
+
+def with_ranks(schedule: Schedule, rank_of: Ints) -> Schedule:
+    """Number the ranks anew: rank r becomes ``rank_of[r]``, a permutation; blocks keep their order inside."""
+    rank_of = np.asarray(rank_of, dtype=np.int64)
+    order = np.argsort(rank_of[schedule.rank], kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    moved = {
+        name: column[order]
+        for name, column in schedule.__dict__.items()
+        if name not in ("ranks", "before", "after", "on_start", "rank", "peer") and column is not None
+    }
+    is_calc = schedule.kind == CALC
+    return replace(
+        schedule,
+        **moved,
+        rank=rank_of[schedule.rank][order],
+        peer=np.where(is_calc, -1, rank_of[schedule.peer])[order],
+        before=place[schedule.before],
+        after=place[schedule.after],
+    )
 
 
 def with_program_order(schedule: Schedule) -> Schedule:

@@ -108,9 +108,15 @@ def _named(signature: Signature) -> str:
     return f"{signature.collective} of {size} on {signature.ranks} ranks"
 
 
-def all_ranks(signature: Signature, fabric: Fabric) -> SignatureGraph:
-    """All ranks of *signature*, every operation in its turn on the ports of *fabric*, in the order of its point."""
-    whole, uneven = signature_graph(signature, fabric, use_symmetry=False), UnevenRing.of(signature, fabric)
+def all_ranks(signature: Signature, fabric: Fabric, limits: Limits | None = None) -> SignatureGraph:
+    """All ranks of *signature*, every operation in its turn on the ports of *fabric*, in the order of its point.
+
+    Rings that are bracketed are in the order of their bracket, as by *limits*.
+    """
+    limits = limits or Limits()
+    whole = signature_graph(signature, fabric, use_symmetry=False, limits=limits)
+    large = operation_count(signature) > limits.full_operations
+    uneven = UnevenRing.of(signature, fabric) if large else None
     if uneven is not None:
         return uneven.in_order(whole, fabric)
     return whole.in_turn(whole.messages.place(whole.messages.served(fabric.theta_at(fabric.order_at))))

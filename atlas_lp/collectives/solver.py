@@ -102,7 +102,8 @@ class CollectiveSolver:
         """
 
         def planes() -> Envelope:
-            found = all_ranks(signature, self.fabric.in_order_of(envelope.order_at or self.fabric.order_at))
+            serving = self.fabric.in_order_of(envelope.order_at or self.fabric.order_at)
+            found = all_ranks(signature, serving, self.limits)
             graph = found.in_order()
             corners, ranks = envelope.box.corners(), found.rank_of_vertex(graph)
             whole = Evaluator(graph, self.fabric.theta())
@@ -114,11 +115,8 @@ class CollectiveSolver:
 
     def graph(self, signature: Signature) -> tuple[EventGraph, str] | None:
         """The graph of *signature* in the order of ``fabric.order_at``, and how it was made; None for a bracket."""
-        uneven = UnevenRing.of(signature, self.fabric)
-        if uneven is not None and self._needs_bracket(signature):
-            return None
-        if uneven is not None:
-            return all_ranks(signature, self.fabric).in_order(), "full"
+        if self._is_large(signature) and UnevenRing.of(signature, self.fabric) is not None:
+            return None if self.use_symmetry else (all_ranks(signature, self.fabric, self.limits).in_order(), "full")
         found = signature_graph(signature, self.fabric, self.use_symmetry, limits=self.limits)
         return found.in_order(), found.method
 
@@ -158,7 +156,7 @@ class CollectiveSolver:
         self, signature: Signature, left_out: LeftOut, by_class: bool, **how: Unpack[How]
     ) -> tuple[EventGraph, Envelope]:
         """Solve a signature that some loops may be left out of; raises :class:`NotPeriodic` for too many of them."""
-        uneven = UnevenRing.of(signature, self.fabric, left_out)
+        uneven = UnevenRing.of(signature, self.fabric, left_out) if self._is_large(signature) else None
         if uneven is None:
             found = signature_graph(signature, self.fabric, self.use_symmetry, left_out, self.limits)
             how["evaluate"] = found.evaluator
@@ -176,16 +174,16 @@ class CollectiveSolver:
         """The fabric at the middle of the box: what is solved there does not depend on the native point."""
         return self.fabric.at(latency_ns=self.box.middle[0], gap_ns_per_byte=self.box.middle[1])
 
-    def _needs_bracket(self, signature: Signature) -> bool:
-        """Whether all ranks of a ring whose chunks differ are too many to expand."""
-        return self.use_symmetry and operation_count(signature) > self.limits.full_operations
+    def _is_large(self, signature: Signature) -> bool:
+        """Whether a ring whose chunks differ is bracketed, and otherwise in the order of its bracket."""
+        return operation_count(signature) > self.limits.full_operations
 
     def _uneven(self, uneven: UnevenRing, **how: Unpack[How]) -> tuple[SignatureGraph, EventGraph, Envelope]:
         """Solve a ring whose chunks differ, all ranks or as a bracket, in the order of its bound from above."""
         how["evaluate"] = uneven.above.evaluator
         graph, above = solve_messages(uneven.above.messages, self._middle, self.box, **how)
         fabric = self._middle.in_order_of(above.order_at or self.fabric.order_at)
-        if not self._needs_bracket(uneven.signature):
+        if not self.use_symmetry:
             whole = signature_graph(uneven.signature, self.fabric, False, uneven.above.left_out, self.limits)
             how["evaluate"] = whole.evaluator
             ordered = uneven.in_order(whole, fabric)

@@ -183,7 +183,9 @@ class _Builder:
         place = np.empty(self.count, dtype=np.int64)
         place[order] = np.arange(self.count)
         before, after = (place[np.concatenate(ends)] for ends in zip(*self.dependencies, strict=True))
-        gpu, _, _, kind, size, peer, tag, cpu, nic, turn = columns[:, order]
+        gpu, _, part, kind, size, peer, tag, cpu, nic, turn = columns[:, order]
+        # What is no message of a collective has a cpu of its own: a simulator runs one calc of a cpu at a time.
+        cpu = np.where(part == _BODY, cpu, cpu.max(initial=-1) + 1)
         _, tag = np.unique(tag, return_inverse=True)
         return Schedule(
             ranks=self.gpus,

@@ -335,7 +335,8 @@ def validation(result: Document, costs: Sequence[Cost]) -> list[Block]:
     header = [f"{LATENCY.show(point[LATENCY.key])}, {GAP.show(point[GAP.key])}" for point in points]
     rows: list[list[object]] = []
     for method, (seconds, peak) in zip(methods, costs, strict=True):
-        cells = _times(method["times_ns"], None if method is methods[0] else base, len(points))
+        beside = None if method is methods[0] else method.get("against_ns", base)
+        cells = _times(method["times_ns"], beside, len(points))
         size = format_size(peak) if peak else NOTHING
         rows.append([method["name"], *cells, method["vertices"], f"{seconds:.2f} s", size])
     rows.append(["measured", *_times([result["measured_ns"]], base, len(points)), *[NOTHING] * 3])

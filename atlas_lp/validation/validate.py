@@ -15,7 +15,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -43,7 +43,8 @@ class Method:
     """One way to the time: T in ns at every point, vertices of its graph, seconds to build and to evaluate.
 
     ``peak_bytes`` is the most memory of the process meanwhile (0: not known).  ``times_ns`` is empty where ``note``
-    says why there is none; else ``note`` says what to keep in mind.
+    says why there is none; else ``note`` says what to keep in mind.  ``against_ns`` is the composite by the reading of
+    the trace that this method was given, where that may be another one.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Method:
     seconds: float
     peak_bytes: int = 0
     note: str = ""
+    against_ns: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,4 +171,6 @@ def _simulated(watch: _Watch, job: Job, points: Points, installed: tuple[str, st
     except InputError as error:
         return watch.skipped(str(error))
     note = DIFFERS if job.dependencies == "streams" else f"dependencies from streams; {DIFFERS}"
-    return watch.found(tuple(times), len(exported), note)
+    found = watch.found(tuple(times), len(exported), note)
+    evaluator = Evaluator(job.composed("streams", contention=False).graph, fabric.theta())
+    return replace(found, against_ns=tuple(float(evaluator.at(point(*where)).time_ns) for where in points))

@@ -18,10 +18,12 @@ from atlas_lp.traces.companions.debug_log import Decision
 
 SOURCE = "companion: NCCL profiler plugin"
 
+_MOST_CHANNELS = 1 << 10
 _MOST_BYTES = 1 << 28
-# The bound keeps the time in proportion to the text, whatever stands in it.
+# No event is looked for again inside of another one, so that the time is in proportion to the text.
 _EVENT = re.compile(
-    r'"name"\s*:\s*"(?P<name>\w+)"\s*,\s*"cat"\s*:\s*"COLL"\s*,\s*"ph"\s*:\s*"b"[^{}]{0,4096}\{(?P<args>[^{}]{0,4096})\}'
+    r'"name"\s*:\s*"(?P<name>\w+)"\s*,\s*"cat"\s*:\s*"COLL"\s*,\s*"ph"\s*:\s*"b"'
+    r'(?:(?!"name")[^{}])*\{(?P<args>[^{}]{0,4096})\}'
 )
 _ARGUMENT = re.compile(r'"(\w+)"\s*:\s*"?([\w.]+)', re.ASCII)
 
@@ -58,6 +60,6 @@ def _decision(name: str, arguments: dict[str, str]) -> tuple[int, Decision] | No
     if identity is None or number is None or count is None or channels is None:
         return None
     unit = codes.datatype_bytes(arguments.get("Datatype", ""))
-    if algorithm is None or protocol is None or not unit:
+    if algorithm is None or protocol is None or not unit or not 0 <= channels <= _MOST_CHANNELS:
         return None
     return number, Decision(identity % 2**64, name, count * unit, algorithm, protocol, channels, unit)

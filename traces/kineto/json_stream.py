@@ -17,11 +17,12 @@ LONGEST_VALUE = 1 << 24
 class JsonStream:
     """Reads one JSON object from a text file; numbers with a fraction stay exact.
 
-    Raises ValueError where the text is no JSON or ends too early.
+    Raises ValueError where the text is no JSON, ends too early, or has more than *most* values.
     """
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[str], most: int) -> None:
         self._file = file
+        self._left = most
         self._text = ""
         self._at = 0
         self._ended = False
@@ -77,6 +78,9 @@ class JsonStream:
 
     def _value(self) -> Any:
         self._peek()
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("more events than a file of its size holds; if it is what it should be, decompress it")
         size = _CHUNK
         while True:
             try:
@@ -88,7 +92,7 @@ class JsonStream:
                     raise ValueError(f"a value is no JSON, or longer than {LONGEST_VALUE} characters") from None
                 if not self._more(size):
                     raise ValueError("a value is cut or is no JSON") from None
-                size *= 2
+                size *= 4
                 continue
             if end == len(self._text) and self._more(size):  # a number may go on
                 continue

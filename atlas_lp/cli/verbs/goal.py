@@ -33,8 +33,11 @@ from atlas_lp.signatures.topology import TREE_PATTERNS
 from atlas_lp.units import format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.goal import Schedule
+    from atlas_lp.signatures.algorithms.algorithm import Built
     from atlas_lp.signatures.signature import Signature
     from atlas_lp.solver.envelope import Box
 
@@ -66,8 +69,16 @@ class _Asked:
 
     def signature(self, gpus_per_nic: int) -> tuple[Signature, list[str]]:
         """Return its signature and what that assumes."""
+        from atlas_lp.signatures.algorithms.table import approximation
+
+        built = self.built(gpus_per_nic)
+        assumed = built.assumed, approximation(built.signature)
+        return built.signature, [sentence for sentence in assumed if sentence]
+
+    def built(self, gpus_per_nic: int) -> Built:
+        """Return its signature with the rank of every label."""
         from atlas_lp.signatures.algorithms.algorithm import Parameters
-        from atlas_lp.signatures.algorithms.assumed import assumed_signature
+        from atlas_lp.signatures.algorithms.assumed import build
         from atlas_lp.signatures.nccl.protocols import Protocol
         from atlas_lp.signatures.placement import shared_nics
 
@@ -76,7 +87,7 @@ class _Asked:
         if self.root >= self.ranks:
             raise InputError(f"root {self.root} is not one of {self.ranks} ranks")
         nodes = [rank // self.gpus_per_node for rank in range(self.ranks)]
-        return assumed_signature(
+        return build(
             Parameters(
                 collective=_TYPES[self.kind.lower()],
                 size_bytes=self.size,
@@ -192,8 +203,6 @@ def expand(
       atlas-lp goal expand --type allreduce --algorithm tree --size 64KiB --protocol ll --ranks 16 -o tree.goal
       atlas-lp goal expand --type alltoall --size 1MiB --ranks 16 --gpus-per-node 4 --per-node -o alltoall.goal.zst
     """
-    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
-
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
     if output is None and not solve_it:
@@ -201,8 +210,9 @@ def expand(
     if output is not None:
         check_free(output, force)
         with record.stage("expand"):
-            schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
-        written = _write(schedule, list(signature.nodes), output, record, fabric if per_node else None)
+            built = asked.built(fabric.gpus_per_nic)
+            schedule, nodes = _by_rank(built.signature, built.ranks, fabric)
+        written = _write(schedule, nodes, output, record, fabric if per_node else None)
         if not (solve_it and as_json):  # whose output is one document
             say(written)
     if solve_it:
@@ -279,7 +289,6 @@ def export(
     """
     from atlas_lp.program.dependencies.readings import find_links
     from atlas_lp.program.message_graph import message_graph
-    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
     from atlas_lp.traces.signing.signed_trace import SignedTrace
 
     if output is None:
@@ -295,8 +304,8 @@ def export(
             nodes = trace.column("gpus", "node").tolist()
         else:
             signature = _find(key, signed.signatures)
-            schedule = expand_signature(signature, fabric.reduce_copy, fabric.credits)
-            nodes = list(signature.nodes)
+            first = next(instance for instance in signed.instances if instance.signature == signature)
+            schedule, nodes = _by_rank(signature, first.ranks, fabric)
     say(_write(schedule, nodes, output, record, fabric if per_node else None))
     record.write()
 
@@ -383,6 +392,20 @@ def _problem(signature: Signature, fabric: Fabric, box: Box, assumed: list[str],
     about = {"signature": signature.key(), "ranks": signature.ranks, "channels": signature.channels}
     graph, solve = partial(solver.graph, signature), partial(solver.solved, signature)
     return Problem(graph, solve, fabric, box, about, assumed)
+
+
+def _by_rank(signature: Signature, ranks: Sequence[int], fabric: Fabric) -> tuple[Schedule, list[int]]:
+    """Expand *signature* and number its labels as *ranks*; return the schedule, and the node of every rank."""
+    import numpy as np
+
+    from atlas_lp.goal.schedule import with_ranks
+    from atlas_lp.signatures.algorithms.expand import expand as expand_signature
+    from atlas_lp.signatures.placement import by_first_appearance
+
+    nodes = np.empty(signature.ranks, dtype=np.int64)
+    nodes[np.array(ranks)] = signature.nodes
+    schedule = with_ranks(expand_signature(signature, fabric.reduce_copy, fabric.credits), np.array(ranks))
+    return schedule, list(by_first_appearance(nodes.tolist()))
 
 
 def _find(key: str, signatures: dict[str, Any]) -> Any:

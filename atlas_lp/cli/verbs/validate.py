@@ -92,7 +92,13 @@ def _json(found: Validation, tolerance: float) -> dict[str, Any]:
         **VALIDATION.head(),
         "points": [{"latency_ns": number(latency), "gap_ns_per_byte": number(gap)} for latency, gap in found.points],
         "methods": [
-            {"name": m.name, "times_ns": list(m.times_ns), "vertices": m.vertices, "note": m.note}
+            {
+                "name": m.name,
+                "times_ns": list(m.times_ns),
+                "vertices": m.vertices,
+                "note": m.note,
+                **({"against_ns": list(m.against_ns)} if m.against_ns else {}),
+            }
             for m in found.methods
         ],
         "measured_ns": found.measured_ns,

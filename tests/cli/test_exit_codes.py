@@ -9,6 +9,8 @@ import time
 import pytest
 from helpers import ROOT
 
+from atlas_lp.traces.reading import files
+
 COMMAND = [sys.executable, "-m", "atlas_lp"]
 LONG_HELP = ["goal", "expand", "--help"]
 
@@ -101,6 +103,14 @@ def alive(number):
         return False
 
 
+def wait_for(condition, seconds=60):
+    """Wait until *condition* holds, and no longer than that."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_during_an_export_ends_the_exporter_and_sweeps_its_files(number, tmp_path):
@@ -114,9 +124,7 @@ def test_a_signal_during_an_export_ends_the_exporter_and_sweeps_its_files(number
     heard += f"signal.signal({int(number)}, signal.default_int_handler if {int(number)} == 2 else signal.SIG_DFL)\n"
     words = [sys.executable, "-c", f"{heard}from atlas_lp.cli import run\nrun()", ROOT, "inspect", "."]
     running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for((tmp_path / "ready").exists)
     started = [int(word) for word in (tmp_path / "pids").read_text().split()]
     assert len(started) == 2
     assert all(map(alive, started))
@@ -124,10 +132,32 @@ def test_a_signal_during_an_export_ends_the_exporter_and_sweeps_its_files(number
     running.send_signal(number)
     _, said = running.communicate(timeout=30)
     assert (running.returncode, said.strip()) == (128 + number, "interrupted" if number == signal.SIGINT else "")
-    while any(map(alive, started)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, started))
+    wait_for(lambda: not any(map(alive, started)))
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_exporter_is_started_ends_it_too(number, tmp_path, monkeypatch):
+    begun = []
+
+    class Slow(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            begun.append(self)
+            signal.raise_signal(number)
+
+    def ends(*_):
+        raise SystemExit(1)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    before = signal.signal(number, ends)
+    try:
+        with pytest.raises(SystemExit):
+            files._run(["sleep", "300"])
+        assert signal.getsignal(number) is ends
+    finally:
+        signal.signal(number, before)
+    assert [process.returncode for process in begun] == [-signal.SIGKILL]
 
 
 def test_nohup_is_heard():

@@ -7,10 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from atlas_lp.errors import TraceError
 from atlas_lp.inputs import check_regular
@@ -84,19 +86,35 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
     Where this process is ended first, so is the program, with all that it has started.
     """
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as program:
-        try:
-            told, complained = program.communicate()
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
-            raise
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ExitStack() as starting:
+        starting.enter_context(_signals_held())
+        with subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True) as program:
+            try:
+                starting.close()
+                told, complained = program.communicate()
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    os.killpg(program.pid, signal.SIGKILL)
+                raise
     return program.returncode, complained or told
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals that end this process wait: one that came while a program is started would leave it alone."""
+    if threading.current_thread() is not threading.main_thread():  # which no signal ends
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    before = {number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)}
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in came[:1]:
+            signal.raise_signal(one)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from atlas_lp.errors import InputError, OutputError
+from atlas_lp.texts import plain_json
 
 _PREFIX = ".atlas-lp-"
 _TEMPORARY = re.compile(re.escape(_PREFIX) + r"[0-9a-f]{16}(\..*)?", re.DOTALL)
@@ -31,8 +32,8 @@ _DAY_SECONDS = 86_400
 
 
 def json_text(value: Any) -> str:
-    """Plain *value* as JSON, keys sorted, one trailing newline: equal values give equal bytes."""
-    return json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    """Plain *value* as JSON, keys sorted, one trailing newline: equal values give equal bytes, safe to look at."""
+    return plain_json(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False)) + "\n"
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -220,7 +221,7 @@ def _check_names(path: Path) -> None:
 
 
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-_NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,6})")
+_NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,6})")
 
 
 def _descriptor(path: Path) -> int | None:

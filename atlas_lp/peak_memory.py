@@ -6,6 +6,8 @@ import resource
 import sys
 from pathlib import Path
 
+from atlas_lp.texts import integer
+
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 _MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
@@ -44,8 +46,9 @@ def free_bytes() -> int | None:
     known = [_MEMORY.read_text("ascii").split("MemAvailable:")[1].split()[0]] if _MEMORY.exists() else []
     free = [int(kib) * 1024 for kib in known]
     for limit, used in _CONTAINER:
-        if limit.exists() and used.exists() and limit.read_text("ascii").strip().isdecimal():
-            free.append(int(limit.read_text("ascii")) - int(used.read_text("ascii")))
+        most = integer(limit.read_text("ascii").strip()) if limit.exists() and used.exists() else None
+        if most is not None:  # "max" is none
+            free.append(most - int(used.read_text("ascii")))
     return max(min(free), 0) if free else None
 
 

@@ -11,11 +11,13 @@ import re
 from fractions import Fraction
 
 from atlas_lp.errors import UnitError
+from atlas_lp.texts import quoted
 
-_NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?|\.\d+(?:[eE][+-]?\d{1,2})?)"
+_NUMBER = r"(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+(?:[eE][+-]?[0-9]{1,2})?)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-zµμ/]*)\s*$")
 
 _MOST_DIGITS = 60
+_MOST_BYTES = 2**63
 
 _TIME_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _PREFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -32,21 +34,16 @@ _RATE_BITS = {
 }
 
 
-def _shown(text: str) -> str:
-    """*text* as quoted in a message, cut where it is long."""
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
-
-
 def _parse(text: str, units: dict[str, int], what: str, example: str) -> Fraction:
     match = _QUANTITY.match(text)
     if match is None:
-        raise UnitError(f"{_shown(text)} is not a {what}: write a number and a unit, such as {example}")
+        raise UnitError(f"{quoted(text)} is not a {what}: write a number and a unit, such as {example}")
     unit = match["unit"]
     if unit not in units:
         known = ", ".join(sorted(filter(None, units), key=lambda u: (units[u], u)))
-        raise UnitError(f"{_shown(text)} is not a {what}: {unit or 'no unit'!r} is not one of {known}")
+        raise UnitError(f"{quoted(text)} is not a {what}: {quoted(unit or 'no unit')} is not one of {known}")
     if len(match["number"]) > _MOST_DIGITS:
-        raise UnitError(f"{_shown(text)}: a {what} of {len(match['number'])} digits is more than anything has")
+        raise UnitError(f"{quoted(text)}: a {what} of {len(match['number'])} digits is more than anything has")
     return Fraction(match["number"]) * units[unit]
 
 
@@ -62,7 +59,7 @@ def parse_time_ns(text: str) -> Fraction:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Read a size such as ``128MiB``; must be a whole number of bytes.
+    """Read a size such as ``128MiB``; must be a whole number of bytes that fits into 64 bits.
 
     >>> parse_size_bytes("64KiB")
     65536
@@ -71,7 +68,9 @@ def parse_size_bytes(text: str) -> int:
     """
     size = _parse(text, {**_SIZE_BYTES, "": 1}, "size", "128MiB")
     if size.denominator != 1:
-        raise UnitError(f"{_shown(text)} is not a whole number of bytes")
+        raise UnitError(f"{quoted(text)} is not a whole number of bytes")
+    if size >= _MOST_BYTES:
+        raise UnitError(f"{quoted(text)} is more bytes than 64 bits count")
     return int(size)
 
 
@@ -85,7 +84,7 @@ def parse_bandwidth(text: str) -> Fraction:
     """
     bits_per_second = _parse(text, _RATE_BITS, "bandwidth", "200Gbps")
     if bits_per_second == 0:
-        raise UnitError(f"{_shown(text)}: a bandwidth of zero has no gap per byte")
+        raise UnitError(f"{quoted(text)}: a bandwidth of zero has no gap per byte")
     return Fraction(8 * 10**9) / bits_per_second
 
 
@@ -97,7 +96,7 @@ def parse_factor(text: str) -> Fraction:
     try:
         return _parse(text, {"": 1, "x": 1}, "factor", "0.5")
     except UnitError as error:
-        raise UnitError(f"{_shown(text)} is not a factor: write a number, such as 0.5 or 1.25x") from error
+        raise UnitError(f"{quoted(text)} is not a factor: write a number, such as 0.5 or 1.25x") from error
 
 
 def gbps(gap_ns_per_byte: Fraction) -> float:

@@ -27,7 +27,7 @@ Generated from the help texts by `python docs/reference.py`; do not edit.
 
 Exit codes: 0 an answer; 1 a threshold given by the user is exceeded; 2 refused or bad input, with one line that says
 what and how to fix it; 3 withdrawn by a validation gate; 70 a defect of atlas-lp, with
-the lines to report; 130 interrupted; 141 nobody reads the output.
+the lines to report; 130 interrupted; 141 nobody reads the output; 143 ended by SIGTERM.
 """
 
 

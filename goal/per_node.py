@@ -19,6 +19,7 @@ MOST_CPUS = 255
 """Highest number of cpus of a rank: LogGOPSim keeps them in 8 bits, and 255 itself breaks it."""
 
 _TAG_SHIFT = 16
+_MOST_NS = 2**63
 
 
 def per_node(schedule: Schedule, node_of_rank: Ints, up_latency_ns: Fraction, up_gap_ns_per_byte: Fraction) -> Schedule:
@@ -29,7 +30,8 @@ def per_node(schedule: Schedule, node_of_rank: Ints, up_latency_ns: Fraction, up
     same times as before at every L and G, provided nothing requires a scale-up send.  NIC numbers stay, tags are
     numbered anew per pair of nodes.
 
-    Raises :class:`~atlas_lp.errors.GoalError` when a node would need more than :data:`MOST_CPUS` cpus.
+    Raises :class:`~atlas_lp.errors.GoalError` when a node would need more than :data:`MOST_CPUS` cpus, or a
+    scale-up message takes more ns than 64 bits hold.
     """
     node = np.asarray(node_of_rank, dtype=np.int64)
     sends, recvs = schedule.messages()
@@ -39,6 +41,8 @@ def per_node(schedule: Schedule, node_of_rank: Ints, up_latency_ns: Fraction, up
     kind[up_send] = kind[up_recv] = CALC
     sizes, at = np.unique(size[up_send], return_inverse=True)
     times = [_time(m, up_latency_ns, up_gap_ns_per_byte) for m in sizes.tolist()]
+    if max(times, default=0) >= _MOST_NS:
+        raise GoalError(f"a message inside a node would take {max(times):.3g} ns: more than 64 bits hold")
     size[up_send] = np.array(times, dtype=np.int64)[at]
     size[up_recv] = 0
     is_calc = kind == CALC

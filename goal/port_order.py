@@ -110,10 +110,11 @@ def _scale(tables: list[tuple[Ints, Ints]], theta: Sequence[Fraction]) -> Fracti
 def _scaled(table: Ints, theta: Sequence[Fraction], scale: Fraction) -> Ints:
     """Every row of *table* at *theta* in units of *scale*, rounded down."""
     values = [value * scale for value in theta]
-    if all(value.denominator == 1 for value in values):
+    if all(value.denominator == 1 and value < 1 << _TIME_BITS for value in values):
         exact: Ints = table @ np.array([int(value) for value in values], dtype=np.int64)
         return exact
     whole = lcm(*(value.denominator for value in values))
     large = table.astype(object) @ np.array([int(value * whole) for value in values], dtype=object)
-    scaled: Ints = (large // whole).astype(np.int64)
+    # A row that nothing uses may cost more than any time.
+    scaled: Ints = np.minimum(large // whole, 1 << _TIME_BITS).astype(np.int64)
     return scaled

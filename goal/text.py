@@ -28,17 +28,20 @@ import zstandard
 from atlas_lp.errors import GoalError
 from atlas_lp.files import replacing
 from atlas_lp.goal.schedule import CALC, KIND_NAMES, RECV, SEND, Schedule
+from atlas_lp.inputs import bounded_lines, open_input
+from atlas_lp.texts import shortened
 
 _OPERATION = re.compile(
     r"(?:((?!(?:calc|send|recv|requires|irequires)\b)[A-Za-z]\w*)[ \t]*:[ \t]*)?"
-    r"(?:calc[ \t]+(\d+)(?:[ \t]+cpu[ \t]+(\d+))?"
-    r"|(send|recv)[ \t]+(\d+)[ \t]*b[ \t]+(to|from)[ \t]+(-1|\d+)"
-    r"(?:[ \t]+tag[ \t]+(-1|\d+))?(?:[ \t]+cpu[ \t]+(\d+))?(?:[ \t]+nic[ \t]+(\d+))?)[ \t]*$",
+    r"(?:calc[ \t]+(\d{1,19})(?:[ \t]+cpu[ \t]+(\d{1,19}))?"
+    r"|(send|recv)[ \t]+(\d{1,19})[ \t]*b[ \t]+(to|from)[ \t]+(-1|\d{1,19})"
+    r"(?:[ \t]+tag[ \t]+(-1|\d{1,19}))?(?:[ \t]+cpu[ \t]+(\d{1,19}))?(?:[ \t]+nic[ \t]+(\d{1,19}))?)[ \t]*$",
     re.ASCII,
 )
 _DEPENDENCY = re.compile(r"([A-Za-z]\w*)[ \t]+(i?requires)[ \t]+([A-Za-z]\w*)[ \t]*$", re.ASCII)
-_RANK = re.compile(r"rank[ \t]+(\d+)[ \t]*\{[ \t]*$")
-_NUM_RANKS = re.compile(r"num_ranks[ \t]+(\d+)[ \t]*$")
+_RANK = re.compile(r"rank[ \t]+(\d{1,19})[ \t]*\{[ \t]*$", re.ASCII)
+_NUM_RANKS = re.compile(r"num_ranks[ \t]+(\d{1,19})[ \t]*$", re.ASCII)
+_TOO_LONG = re.compile(r"(?<![\w.])\d{20,}", re.ASCII)
 _WORD = re.compile(r"\S+")
 
 
@@ -155,7 +158,7 @@ class _Reader:
         number = len(self.columns["kind"])
         if label is not None:
             if label in self.labels:
-                raise self.fail(f"label {label} is defined twice in the block of rank {self.rank}")
+                raise self.fail(f"label {shortened(label, 40)} is defined twice in the block of rank {self.rank}")
             self.labels[label] = number
         if calc is not None:
             values = (CALC, self.rank, int(calc), -1, 0, int(calc_cpu or 0), 0)
@@ -186,7 +189,7 @@ class _Reader:
             number = self.labels.get(match[group])
             if number is None:
                 raise self.fail(
-                    f"label {match[group]} is not defined above in the block of rank {self.rank}",
+                    f"label {shortened(match[group], 40)} is not defined above in the block of rank {self.rank}",
                     match.start(group) + 1,
                 )
             ends.append(number)
@@ -196,14 +199,16 @@ class _Reader:
 
     def _syntax(self, line: str) -> GoalError:
         """Name the first word that cannot stand at its place."""
+        if (number := _TOO_LONG.search(line)) is not None:
+            return self.fail("a number of 20 digits or more does not fit 64 bits", number.start() + 1)
         expected = "an operation, a dependency or '}'" if self.open else "'num_ranks N' or 'rank R {'"
         prefixes = _PREFIXES if self.open else _BLOCK_PREFIXES[self.ranks >= 0 :]
         # The longest beginning that some statement has; what follows is what is wrong.
         end = max(match.end() for pattern in prefixes if (match := pattern.match(line)) is not None)
         word = _WORD.search(line, end)
         shown, column = (word[0][:40], word.start() + 1) if word else ("the end of the line", len(line) + 1)
-        quoted = f"'{shown}'" if word else shown
-        return self.fail(f"unexpected {quoted}; expected {expected} (fields in order tag, cpu, nic)", column)
+        found = f"'{shown}'" if word else shown
+        return self.fail(f"unexpected {found}; expected {expected} (fields in order tag, cpu, nic)", column)
 
     def _schedule(self) -> Schedule:
         columns = {name: np.array(values, dtype=np.int64) for name, values in self.columns.items()}
@@ -234,17 +239,12 @@ def parse_goal(text: str, where: str = "goal") -> Schedule:
 def read_goal(path: Path) -> Schedule:
     """Read a ``.goal`` or ``.goal.zst`` file, line by line.
 
-    Raises :class:`~atlas_lp.errors.GoalError`, also when the file cannot be opened or decompressed.
+    Raises :class:`~atlas_lp.errors.GoalError`, also when the file cannot be opened or decompressed, or when a line, or
+    what it is decompressed to, is longer than in any such file.
     """
     try:
-        with path.open("rb") as raw:
-            stream = (
-                zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-                if path.suffix == ".zst"
-                else raw
-            )
-            with io.TextIOWrapper(stream, encoding="ascii") as lines:
-                return _Reader(str(path)).read(lines)
+        with open_input(path, GoalError) as stream, io.TextIOWrapper(stream, encoding="ascii") as text:
+            return _Reader(str(path)).read(bounded_lines(text, path, GoalError))
     except OSError as error:
         raise GoalError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError:

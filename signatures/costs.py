@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import statistics
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -24,9 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import InputError
+from atlas_lp.inputs import parse_json, parse_toml, read_text
 from atlas_lp.signatures.nccl.protocols import Protocol
+from atlas_lp.texts import integer
 
 Ints = NDArray[np.int64]
+
+_MOST = 2**30
+"""Larger numbers are refused, so that a time of a slice, which is their product with its bytes, fits into 64 bits."""
 
 REDUCE_COPY_MODELS = {
     "gh200": "reduce/copy times are fits of NPKit measurements on GH200 (within 4 % from 64 KiB up)",
@@ -181,7 +185,7 @@ def _completed(name: str, assumption: str, curves: dict[tuple[str, str], Curve])
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join(REDUCE_COPY_MODELS)
         raise InputError(
@@ -196,10 +200,7 @@ _GROUPS = {
 
 
 def _toml_table(text: str, where: str, folder: Path) -> CostTable:
-    try:
-        data = tomllib.loads(text, parse_float=Fraction)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where}: not TOML: {error}") from None
+    data = parse_toml(text, where, parse_float=Fraction)
     name, assumption = str(data.pop("name", where)), str(data.pop("assumption", ""))
     curves: dict[tuple[str, str], Curve] = {}
     summaries = data.pop("npkit", {})
@@ -227,7 +228,7 @@ def _curve(values: object, where: str) -> Curve:
         raise InputError(f"{where} must be a table")
     if set(values) == {"points"}:
         try:
-            measured = {int(size): Fraction(ns) for size, ns in values["points"]}
+            measured = {_whole(size): _exactly(ns) for size, ns in values["points"]}
         except (TypeError, ValueError):
             raise InputError(f"{where} points must be pairs [bytes, ns]") from None
         return _points(measured, where)
@@ -241,12 +242,32 @@ def _curve(values: object, where: str) -> Curve:
     fit = Fit(**{**values, "bytes_per_ns": Fraction(values["bytes_per_ns"])})
     if fit.bytes_per_ns <= 0 or min(fit.least_ns, fit.small_ns, fit.small_bytes) < 0:
         raise InputError(f"{where}: the rate must be positive, times and sizes 0 or more")
+    numbers = (fit.least_ns, abs(fit.offset_ns), fit.small_bytes, fit.small_ns, *fit.bytes_per_ns.as_integer_ratio())
+    if max(numbers) > _MOST:
+        raise InputError(f"{where} has a number of more digits than is exact here: none, as a fraction, over {_MOST}")
     return fit
+
+
+def _whole(size: object) -> int:
+    """A number of bytes, which is text where it is a name of JSON."""
+    found = integer(size) if isinstance(size, str) else size
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"{size!r} is no whole number")
+    return found
+
+
+def _exactly(value: object) -> Fraction:
+    """A number of a document; text would be read as one too, and "1e999999999" takes minutes."""
+    if not isinstance(value, int | float | Fraction):
+        raise TypeError(f"{value!r} is no number")
+    return Fraction(value)
 
 
 def _points(measured: Mapping[int, Fraction], where: str) -> Points:
     if not measured or min(measured) < 0 or min(measured.values()) < 0:
         raise InputError(f"{where} needs at least one size, sizes and times 0 or more")
+    if max(measured) > _MOST or max(measured.values()) > _MOST:
+        raise InputError(f"{where} has a size or a time of more than {_MOST}, which no slice has")
     sizes = tuple(sorted(measured))
     return Points(sizes, tuple(Fraction(round(2 * measured[size]), 2) for size in sizes))
 
@@ -258,18 +279,15 @@ def _protocol_in(name: str) -> Protocol:
 
 def _npkit_curves(path: Path, protocol: Protocol) -> dict[tuple[str, str], Curve]:
     """Medians per event and size of one NPKit summary."""
-    try:
-        summary = json.loads(_read(path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+    summary = parse_json(_read(path), str(path))
     curves: dict[tuple[str, str], Curve] = {}
     for event, primitives in NPKIT_EVENTS.items():
         sizes = summary.get(event) if isinstance(summary, dict) else None
         if sizes is None:
             continue
         try:
-            measured = {int(size): statistics.median(map(Fraction, samples)) for size, samples in sizes.items()}
-        except (AttributeError, TypeError, ValueError, statistics.StatisticsError):
+            measured = {_whole(size): statistics.median(map(_exactly, samples)) for size, samples in sizes.items()}
+        except (AttributeError, TypeError, ValueError, OverflowError, statistics.StatisticsError):
             raise InputError(f"{path}: {event} must map bytes to lists of ns, none of them empty") from None
         for primitive in primitives:
             curves[protocol.value, primitive.name.lower()] = _points(measured, f"{path}: {event}")

@@ -120,6 +120,19 @@ def test_library_neither_prints_nor_exits_nor_asserts_on_input():
             assert not isinstance(node, ast.Assert), f"{path}:{node.lineno} asserts"
 
 
+def test_texts_of_inputs_have_one_way_out_and_numbers_one_way_in():
+    """What prints makes texts plain first; digits are those that atlas_lp/texts.py takes for some."""
+    printers = {ROOT / "atlas_lp/cli/__init__.py", ROOT / "atlas_lp/cli/shared/output.py"}
+    for path in files_of_the_house():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            called = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+            assert called not in ("isdigit", "isdecimal", "isnumeric"), f"{path}:{node.lineno}: atlas_lp.texts.integer"
+            assert called not in ("echo", "secho") or path in printers, f"{path}:{node.lineno}: output.say"
+            assert called not in ("IntRange", "FloatRange"), f"{path}:{node.lineno}: options.Whole or Finite"
+            of_ints = isinstance(node, ast.Call) and getattr(node.func, "id", None) == "int"
+            assert not of_ints or len(node.args) == 1 or path.name == "texts.py", f"{path}:{node.lineno}: texts.integer"
+
+
 WRITERS = {("files",), ("folders",)}
 """What makes, changes and removes files, for everything that is written."""
 SWITCHES = {("peak_memory",)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from atlas_lp.traces.records import Rings
 from atlas_lp.traces.trace import Topology
@@ -19,18 +19,23 @@ def topology_of(rings: Sequence[Rings], communicator: int, ranks: int) -> Topolo
         after.update({(channel, rank): following for channel, rank, following in one.next_rank})
         trees.update({(channel, rank): (parent, children) for channel, rank, parent, children in one.trees})
     p2p = max(one.p2p_channels for one in mine)
+    if not _is_whole(after, ranks):
+        return Topology(source=mine[0].source, p2p_channels=p2p)
     closed = []
-    for channel in range(1 + max((channel for channel, _ in after), default=-1)):
+    for channel in range(len(after) // ranks):
         ring = [0]
         while len(ring) < ranks and (channel, ring[-1]) in after:
             ring.append(after[channel, ring[-1]])
         if sorted(ring) != list(range(ranks)):
             return Topology(source=mine[0].source, p2p_channels=p2p)
         closed.append(tuple(ring))
-    whole = [
-        tuple(trees[channel, rank] for rank in range(ranks) if (channel, rank) in trees)
-        for channel in range(1 + max((channel for channel, _ in trees), default=-1))
-    ]
-    if any(len(tree) != ranks for tree in whole):
-        whole = []
+    whole = []
+    if _is_whole(trees, ranks):
+        whole = [tuple(trees[channel, rank] for rank in range(ranks)) for channel in range(len(trees) // ranks)]
     return Topology(tuple(closed), tuple(whole), mine[0].source, p2p)
+
+
+def _is_whole(known: Mapping[tuple[int, int], object], ranks: int) -> bool:
+    """Whether every rank of channels from 0 on is *known*; what is known may name any number, so none is counted to."""
+    channels, rest = divmod(len(known), max(ranks, 1))
+    return not rest and all(channel in range(channels) and rank in range(ranks) for channel, rank in known)

@@ -264,8 +264,7 @@ def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         **dict.fromkeys(("communicator", "rank", "gpu", "root", "channels", "threads"), pa.int32()),
         **dict.fromkeys(("issue", "peer", "group", "iteration", "element_bytes"), pa.int32()),
     }
-    arrays = {name: pa.array(columns[name], type=types.get(name, pa.int64())) for name in OPERATION_COLUMNS}
-    table = pa.table(arrays)
+    table = pa.table({name: _array(columns[name], types.get(name, pa.int64())) for name in OPERATION_COLUMNS})
     return table.sort_by(
         [
             ("communicator", "ascending"),
@@ -274,6 +273,14 @@ def operation_table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
             ("issue", "ascending"),
         ]
     )
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A column; JSON can write half a pair of UTF-16, which no text of Arrow holds: it is written out there."""
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:
+        return pa.array([text.encode(errors="backslashreplace").decode() for text in values], type=kind)
 
 
 def total_operations(trace: Trace) -> list[tuple[str, int, int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import InputError
+from atlas_lp.texts import plain
 
 
 def check_graph_name(file: Path) -> None:
@@ -30,7 +31,7 @@ def graphml(rows: Sequence[Mapping[str, Any]]) -> bytes:
         where = {"gpu": row["gpu"]} if "gpu" in row else {"communicator": row["communicator"], "ranks": row["ranks"]}
         graph.add_node(
             number,
-            what=row.get("type", "GPU work and idle time"),
+            what=plain(row.get("type", "GPU work and idle time")),
             begin_ns=float(row["begin_ns"]),
             duration_ns=float(row["duration_ns"]),
             **{name: row[name] for name in ("size_bytes", "key") if name in row},

@@ -6,7 +6,6 @@ entries times the values of :meth:`Fabric.theta` (docs/model.md#equation-4: ever
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import resources
@@ -15,10 +14,12 @@ from pathlib import Path
 from atlas_lp.errors import FabricError, UnitError
 from atlas_lp.goal.event_graph import COMPONENTS, EventGraph, PortMessages, PortRule
 from atlas_lp.goal.schedule import Ints, Schedule
+from atlas_lp.inputs import MOST_TOML, parse_toml, read_text
 from atlas_lp.signatures.costs import CostTable, load_costs
 from atlas_lp.units import format_bandwidth, format_time, number, parse_bandwidth, parse_time_ns
 
 PRESETS = ("alps",)
+MOST_GPUS_PER_NIC = 1024
 
 
 @dataclass(frozen=True)
@@ -187,17 +188,14 @@ def parse_fabric(text: str, where: str = "fabric") -> Fabric:
 
     Raises :class:`~atlas_lp.errors.FabricError` naming the table and key that is missing, unknown or wrong.
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FabricError(f"{where}: not TOML: {error}") from None
+    data = parse_toml(text, where, FabricError)
     top = _Table(where, "top level", data)
     out = _Table(where, "scale_out", top.take("scale_out"))
     up = _Table(where, "scale_up", top.take("scale_up"))
     model = _Table(where, "model", top.take("model", {}))
     gpus_per_nic = out.take("gpus_per_nic", 1)
-    if type(gpus_per_nic) is not int or gpus_per_nic < 1:
-        raise FabricError(f"{out.where} gpus_per_nic must be a whole number of at least 1")
+    if type(gpus_per_nic) is not int or not 1 <= gpus_per_nic <= MOST_GPUS_PER_NIC:
+        raise FabricError(f"{out.where} gpus_per_nic must be a whole number of 1 to {MOST_GPUS_PER_NIC}")
     fabric = Fabric(
         name=str(top.take("name")),
         latency_ns=out.time("latency"),
@@ -227,7 +225,7 @@ def load_fabric(name_or_path: str = "alps") -> Fabric:
         return parse_fabric(text, name_or_path)
     path = Path(name_or_path)
     try:
-        return parse_fabric(path.read_text("utf-8"), str(path))
+        return parse_fabric(read_text(path, FabricError, MOST_TOML), str(path))
     except (OSError, UnicodeDecodeError) as error:
         presets = ", ".join(PRESETS)
         raise FabricError(

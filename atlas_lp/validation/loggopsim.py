@@ -25,8 +25,8 @@ DIFFERS = (
 """What its model has that ours has not."""
 
 _EAGER = "2000000000"
-_FINISH = re.compile(r"Maximum finishing time at host \d+: (\d+)")
-_EVENTS = re.compile(r"Events: (\d+)")
+_FINISH = re.compile(r"Maximum finishing time at host [0-9]+: ([0-9]{1,19})")
+_EVENTS = re.compile(r"Events: ([0-9]{1,19})")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Simulator:
         gap = fabric.gap_ns_per_byte
         text = str(gap) if gap.denominator == 1 else f"{float(gap):.12g}"
         command = [self.program, "-f", str(self.binary), "-S", _EAGER, "-b", *words, "-G", text]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         found, events = _FINISH.search(done.stdout), _EVENTS.search(done.stdout)
         if done.returncode or found is None or events is None:
             last = (done.stderr or done.stdout).strip().splitlines()[-1:]
@@ -75,7 +75,8 @@ def compiled(schedule: Schedule, folder: Path, installed: tuple[str, str]) -> Si
     simulator, compiler = installed
     text, binary = folder / "schedule.goal", folder / "schedule.bin"
     write_goal(schedule, text)
-    done = subprocess.run([compiler, "-i", str(text), "-o", str(binary)], capture_output=True, text=True, check=False)
+    command = [compiler, "-i", str(text), "-o", str(binary)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode or not binary.exists():
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise InputError(f"{compiler} failed: {' '.join(last)}")

@@ -5,6 +5,8 @@ Logs, profiler dumps and annotations use the codes or the upper-case names.
 
 from __future__ import annotations
 
+from atlas_lp.texts import integer
+
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
 REDUCTIONS = ("Sum", "Prod", "Max", "Min", "Avg")
@@ -21,22 +23,25 @@ _ALIASES = {"char": "int8", "int": "int32", "half": "float16", "float": "float32
 
 def algorithm(text: str) -> str | None:
     """Algorithm of a code or a name, None for one that is not known."""
-    if text.isdigit():
-        return ALGORITHMS[int(text)] if int(text) < len(ALGORITHMS) else None
+    code = integer(text)
+    if code is not None:
+        return ALGORITHMS[code] if 0 <= code < len(ALGORITHMS) else None
     word = _NAMES.get(text.upper(), text.lower())
     return word if word in ALGORITHMS else None
 
 
 def protocol(text: str) -> str | None:
     """Protocol of a code or a name, None for one that is not known."""
-    if text.isdigit():
-        return PROTOCOLS[int(text)] if int(text) < len(PROTOCOLS) else None
+    code = integer(text)
+    if code is not None:
+        return PROTOCOLS[code] if 0 <= code < len(PROTOCOLS) else None
     return text.lower() if text.lower() in PROTOCOLS else None
 
 
 def datatype_bytes(text: str) -> int:
     """Bytes of an element of a datatype code or name (``7``, ``ncclFloat32``), 0 for one that is not known."""
-    if text.isdigit():
-        return [*DATATYPES.values(), 0][min(int(text), len(DATATYPES))]
+    code = integer(text)
+    if code is not None:
+        return list(DATATYPES.values())[code] if 0 <= code < len(DATATYPES) else 0
     word = text.removeprefix("nccl").lower()
     return DATATYPES.get(_ALIASES.get(word, word), 0)

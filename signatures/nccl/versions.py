@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from atlas_lp.errors import UnsupportedError
+from atlas_lp.texts import quoted
 
 SPLIT_RULES = ("2.19", "2.20", "2.22", "2.23", "2.26", "2.29")
 """First NCCL version of each rule of the split; a rule holds until the next one, the first from 2.18 on."""
@@ -18,6 +19,7 @@ P2P_RULES = ("2.20", "2.22", "2.28.3", "2.28.7", "2.29")
 
 _SPLITS_FROM, _P2P_FROM, _UNTIL = (2, 18), (2, 20), (2, 30)
 _NO_PATCH_LEVEL = 99
+_VERSION = re.compile(r"(?>([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?)(?![0-9]|[^ -~])")
 
 
 def split_rule(version: str) -> str:
@@ -54,7 +56,7 @@ def number_of(rule: str) -> tuple[int, ...]:
 
 
 def _parsed(version: str) -> tuple[int, int, int]:
-    match = re.match(r"^(\d+)\.(\d+)(?:\.(\d+))?", version)
+    match = _VERSION.match(version)
     if match is None:
-        raise UnsupportedError(f"{version!r} is no NCCL version: write it as 2.28 or 2.28.9")
+        raise UnsupportedError(f"{quoted(version)} is no NCCL version: write it as 2.28 or 2.28.9")
     return int(match[1]), int(match[2]), int(match[3] or _NO_PATCH_LEVEL)

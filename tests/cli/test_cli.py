@@ -3,6 +3,7 @@
 import json
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -205,6 +206,22 @@ def test_expand_then_solve_the_file_is_expand_solve(run):
     assert from_file["schema"] == direct["schema"] == "atlas-lp/envelope"
     for key in ("envelopes", "joint", "native", "makespan_ns", "tolerance"):
         assert from_file[key] == direct[key]
+
+
+def test_expand_writes_the_file_and_solves(run):
+    options = ["--type", "allreduce", "--size", "1MiB", "--ranks", "8", "--gpus-per-node", "4"]
+    assert run("goal", "expand", *options, "-o", "alone.goal").exit_code == 0
+    solved = run("goal", "expand", *options, "--solve")
+    both = run("goal", "expand", *options, "--solve", "-o", "both.goal")
+    assert both.stdout.splitlines()[0].startswith("both.goal: 8 GOAL ranks (one per GPU, 2 nodes), ")
+    assert both.stdout.splitlines()[1:] == solved.stdout.splitlines()
+    assert Path("both.goal").read_bytes() == Path("alone.goal").read_bytes()
+    refused = run("goal", "expand", *options, "--solve", "-o", "both.goal")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == "Error: both.goal: exists already; overwrite with -f or choose another with -o\n"
+    as_json = run("goal", "expand", *options, "--solve", "--json", "-f", "-o", "both.goal", "--per-node")
+    assert json.loads(as_json.stdout) == json.loads(run("goal", "expand", *options, "--solve", "--json").stdout)
+    assert Path("both.goal").read_text().startswith("num_ranks 2\n")
 
 
 def test_export_of_a_whole_trace_solves_to_the_program(run, job):

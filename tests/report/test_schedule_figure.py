@@ -1,8 +1,11 @@
 """Pictures of schedules, those of docs/schedules.md among them, and the ``goal`` verbs that describe a collective."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from fractions import Fraction
 from pathlib import Path
@@ -182,3 +185,29 @@ def test_draw_needs_a_file(run: object) -> None:
     result = run("draw", "--type", "allreduce", "--size", "1KiB", "--ranks", "2", "-o", "x.gif")  # type: ignore[operator]
     assert result.exit_code == 2
     assert result.stderr == "Error: x.gif: not the name of a picture; end it in .svg, .png or .pdf\n"
+
+
+SETTINGS = "text.usetex: True\nfont.size: 40\nbackend: nonsense\n"
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_pictures_do_not_depend_on_the_settings_of_matplotlib(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text(SETTINGS)
+    words = ["goal", "draw", "--type", "allreduce", "--size", "1KiB", "--ranks", "2", "-o"]
+    names = [tmp_path / f"{name}.{kind}" for name in ("mine", "theirs")]
+    for name, more in zip(names, ({}, {"MPLBACKEND": "²", "MATPLOTLIBRC": str(tmp_path)}), strict=True):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MPLB", "MATPLOTLIB"))} | more
+        command = [sys.executable, "-m", "atlas_lp", *words, str(name)]
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.split(", ")[0]) == (0, f"{name}: 2 ranks"), done.stderr
+    assert names[0].read_bytes() == names[1].read_bytes()
+
+
+def test_settings_that_cannot_be_read_are_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_bytes(b"font.size: \xff\xfe\n")
+    words = ["goal", "draw", "--type", "allreduce", "--size", "1KiB", "--ranks", "2", "-o", "x.svg"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "atlas_lp", *words]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: matplotlib, which draws the picture, does not start ")

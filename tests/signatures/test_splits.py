@@ -144,7 +144,11 @@ def test_rules_hold_until_the_next(version: str, rule: str) -> None:
     assert split_rule(version) == rule
 
 
-@pytest.mark.parametrize("version", ["1.3", "2.31.0", "3.0", "2", "", "latest", "v2.20"])
+NONE = ("2.²", "2.28²", "2.28.9²", "²", "9" * 5000, f"2.{'9' * 5000}", f"2.28.{'9' * 5000}")
+"""What only looks like a version."""
+
+
+@pytest.mark.parametrize("version", ["1.3", "2.31.0", "3.0", "2", "", "latest", "v2.20", *NONE])
 def test_unknown_versions_are_refused(version: str) -> None:
     with pytest.raises(UnsupportedError, match="NCCL"):
         split_rule(version)

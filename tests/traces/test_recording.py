@@ -1,6 +1,7 @@
 """One reading, many traces: those of a recording are equal to those that reading again for each would give."""
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -96,19 +97,19 @@ def kineto_files(folder):
 def opened(monkeypatch):
     """How often each file was opened by SQLite, or by its path to be read whole."""
     counts = Counter()
-    connect, open_path = sqlite3.connect, Path.open
+    connect, open_path = sqlite3.connect, os.open
 
     def connected(name, *arguments, **options):
         counts[Path(str(name).partition("?")[0]).name] += 1
         return connect(name, *arguments, **options)
 
     def path_opened(path, *arguments, **options):
-        if path.suffix != ".sqlite":  # whose header is looked at before SQLite opens it
+        if isinstance(path, Path) and path.suffix != ".sqlite":  # whose header is looked at before SQLite opens it
             counts[path.name] += 1
         return open_path(path, *arguments, **options)
 
     monkeypatch.setattr(sqlite3, "connect", connected)
-    monkeypatch.setattr(Path, "open", path_opened)
+    monkeypatch.setattr(os, "open", path_opened)
     return counts
 
 

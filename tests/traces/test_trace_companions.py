@@ -4,6 +4,7 @@ import pytest
 from helpers.exports import COMMUNICATOR, KIB, MIB, gaps, job, operations, read
 
 from atlas_lp.errors import InputError, TraceError, UnsupportedError
+from atlas_lp.signatures.nccl import codes
 from atlas_lp.traces.companions.companions import Companions
 from atlas_lp.traces.companions.debug_log import read_logs
 from atlas_lp.traces.signing.sign import sign
@@ -210,9 +211,25 @@ def test_an_algorithm_that_does_not_fit_is_refused(tmp_path, algorithm, words):
         ("[[topology]]\ncommunicator = 1\nrings = [[0, 0]]", "each rank from 0 on once"),
         ("[topology]\n", r"must be written as \[\[topology\]\]"),
         ("[[x]]\n", "unknown table 'x'"),
-        ("x = ", "is no TOML"),
+        ("[[collective]]\nprotocol = '²'", "unknown protocol '²'"),
+        (f"[[collective]]\nalgorithm = '{'9' * 5000}'", "unknown algorithm '999"),
+        ("[[collective]]\nprotocol = 'll'\ncommunicator = '²'", "communicator '²' is no number of 64 bits"),
+        (f"[[collective]]\nprotocol = 'll'\nchannels = 0x{'f' * 5000}", "of more digits than anything has"),
+        ("x = ", "not TOML"),
     ],
 )
 def test_wrong_assumptions_are_refused(tmp_path, text, words):
     with pytest.raises(InputError, match=words):
         assumed(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["²", "٣", "-1", "7", "99", "9" * 5000, "", "1_0"])
+def test_what_is_no_code_of_nccl_is_unknown(text):
+    assert (codes.algorithm(text), codes.protocol(text)) == (None, None)
+    assert codes.datatype_bytes(text) == (4 if text == "7" else 0)
+
+
+def test_codes_of_nccl_are_words():
+    assert [codes.algorithm(text) for text in ("0", "1", "6", "NVLSTree")] == ["tree", "ring", "pat", "nvls_tree"]
+    assert [codes.protocol(text) for text in ("0", "1", "2", "LL128")] == ["ll", "ll128", "simple", "ll128"]
+    assert [codes.datatype_bytes(text) for text in ("0", "7", "8", "ncclHalf")] == [1, 4, 8, 2]

@@ -23,6 +23,7 @@ from helpers.exports import group as grouped
 
 from atlas_lp.errors import AtlasError
 from atlas_lp.traces.companions.companions import Companions
+from atlas_lp.traces.reading.packed import packed_bytes, read_packed
 from atlas_lp.traces.reading.read import read_trace
 from atlas_lp.traces.signing.sign import sign
 from atlas_lp.traces.synthetic.writer import ExportWriter
@@ -80,6 +81,10 @@ def attempt(path: Path, *, signed: bool = True, **options: Any) -> Trace | None:
     except AtlasError:
         return None
     check(trace)
+    packed = path.with_name("packed.atlas")
+    packed.write_bytes(packed_bytes(trace))
+    assert content(read_packed(packed)) == content(trace)
+    packed.unlink()
     return trace
 
 

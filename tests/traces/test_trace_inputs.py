@@ -93,6 +93,21 @@ def test_t02_versioned_tables_newest_first(tmp_path, base):
     assert content(read(both)) == content(base)
 
 
+@pytest.mark.parametrize("ending", ["²", "٣", "9" * 5000, "-1", "", "1e3", " 3", "3; DROP TABLE StringIds"])
+def test_what_only_looks_like_a_version_of_a_table_is_none(ending, tmp_path, base):
+    odd = edited(tmp_path, f'CREATE TABLE "NVTX_EVENTS_V{ending}" AS SELECT * FROM {NVTX} WHERE 0', name="odd.sqlite")
+    assert content(read(odd)) == content(base)
+    alone = edited(tmp_path, f'ALTER TABLE {NVTX} RENAME TO "NVTX_EVENTS_V{ending}"', name="alone.sqlite")
+    with pytest.raises(TraceError, match="no NVTX events"):
+        read(alone)
+
+
+def test_tables_may_have_names_that_sql_quotes(tmp_path, base):
+    names = ('x"y', "a'b", "c;d", "[e]", "`f`", "g\nh", "²")
+    tables = [f'CREATE TABLE "{name.replace(chr(34), chr(34) * 2)}" ("a""b")' for name in names]
+    assert content(read(edited(tmp_path, *tables))) == content(base)
+
+
 def test_t02_other_event_types_are_ignored(tmp_path, base):
     others = edited(
         tmp_path,

@@ -22,14 +22,15 @@ The first entry that fits an operation counts.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from atlas_lp.errors import InputError
+from atlas_lp.inputs import MOST_TOML, parse_toml, read_text
 from atlas_lp.signatures.nccl import codes
 from atlas_lp.signatures.nccl.collectives import known_as
+from atlas_lp.texts import integer, quoted
 from atlas_lp.units import parse_size_bytes
 
 SOURCE = "assumed by the user"
@@ -71,12 +72,11 @@ class Assumptions:
 def read_assumptions(path: Path) -> Assumptions:
     """Read and check the file; raises :class:`~atlas_lp.errors.InputError` naming entry and key."""
     try:
-        with path.open("rb") as file:
-            document = tomllib.load(file)
+        document = parse_toml(read_text(path, most=MOST_TOML), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is no TOML ({error})") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not TOML: {error}") from None
     unknown = sorted(set(document) - {"collective", "topology"})
     if unknown:
         raise InputError(f"{path}: unknown table {unknown[0]!r}; there are [[collective]] and [[topology]]")
@@ -125,10 +125,10 @@ def _topology(place: str, entry: dict[str, Any]) -> tuple[int, tuple[tuple[int, 
 
 
 def _identity(place: str, value: Any) -> int:
-    try:
-        return int(str(value), 0) % 2**64
-    except ValueError:
-        raise InputError(f"{place}: communicator {value!r} is no number") from None
+    found = integer(str(value))
+    if found is None:
+        raise InputError(f"{place}: communicator {quoted(str(value))} is no number of 64 bits")
+    return found % 2**64
 
 
 def _count(place: str, entry: dict[str, Any], key: str) -> int:

@@ -6,6 +6,7 @@ communicator, so they take that of the call their thread logged before.
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -13,29 +14,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from atlas_lp.errors import TraceError
+from atlas_lp.inputs import bounded_lines, open_input
 from atlas_lp.signatures.nccl import codes
+from atlas_lp.texts import integer
 
 SOURCE = "companion: NCCL log"
 
-_PREFIX = re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>-?\d+)\] NCCL INFO (?P<rest>.*)")
-_VERSION = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
-_INIT = re.compile(
-    r"(?:\[Rank \d+\] )?(?:\w+ )?comm (?P<comm>0x\w+) rank (?P<rank>\d+) nranks (?P<ranks>\d+) .*?"
-    r"(?:commId (?P<id>0x[0-9a-f]+) ?)?- Init (?:START|COMPLETE)"
+# A host begins where its word does: looking for it inside of a long word takes the square of the word's length.
+# Numbers have as many digits as NCCL gives them at most: others are no lines of NCCL.
+_PREFIX = re.compile(
+    r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>[0-9]+):(?P<tid>[0-9]+) \[(?P<device>-?[0-9]+)\] NCCL INFO "
+    r"(?P<rest>.*)"
 )
-_RING = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)$")
-_CHANNEL = re.compile(r"Channel (\d+)/\d+ :((?:\s+\d+)+)\s*$")
-_TREES = re.compile(r"\[(\d+)\] (-?\d+)/(-?\d+)/(-?\d+)->(\d+)->(-?\d+)")
-_COUNTS = re.compile(r"(\d+) coll channels,.* (\d+) p2p channels, (\d+) p2p channels per peer")
+_VERSION = re.compile(r"NCCL version (\d{1,6}\.\d{1,6}(?:\.\d{1,6})?)", re.ASCII)
+_INIT = re.compile(
+    r"(?:\[Rank \d+\] )?(?:\w+ )?comm (?P<comm>0x\w+) rank (?P<rank>\d+) nranks (?P<ranks>\d{1,7}) .*?"
+    r"(?:commId (?P<id>0x[0-9a-f]{1,16}) ?)?- Init (?:START|COMPLETE)",
+    re.ASCII,
+)
+_RING = re.compile(r"Ring (\d{1,4}) : (\d{1,7}) -> (\d{1,7}) -> (\d{1,7})$", re.ASCII)
+_CHANNEL = re.compile(r"Channel (\d{1,4})/\d+ :((?:\s+\d{1,7})+)\s*$", re.ASCII)
+_TREES = re.compile(r"\[(\d{1,4})\] (-?\d{1,7})/(-?\d{1,7})/(-?\d{1,7})->(\d{1,7})->(-?\d{1,7})", re.ASCII)
+_COUNTS = re.compile(r"(\d{1,4}) coll channels,.* (\d{1,4}) p2p channels, (\d{1,4}) p2p channels per peer", re.ASCII)
 _CALL = re.compile(
-    r"(?P<name>\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (?P<count>\d+) datatype (?P<datatype>\d+) op \d+ "
-    r"root \d+ comm (?P<comm>0x\w+) \[nranks=\d+\] stream"
+    r"(?P<name>\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,18}) datatype (?P<datatype>\d+) op \d+ "
+    r"root \d+ comm (?P<comm>0x\w+) \[nranks=\d+\] stream",
+    re.ASCII,
 )
 _CHOICE = re.compile(
-    r"(?:(?P<name>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
-    r"(?: time \S+)?(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\})?\s*$"
+    r"(?:(?P<name>\w+): )?(?P<bytes>\d{1,18}) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
+    r"(?: time \S+)?(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,4})\.\.(?P<high>\d{1,4})\})?\s*$",
+    re.ASCII,
 )
-_OTHER_CHOICE = re.compile(r"\w+ \[(?P<kind>[\w ]+)\]: \d+ Bytes -> ")
+_OTHER_CHOICE = re.compile(r"\w+ \[(?P<kind>[\w ]+)\]: \d+ Bytes -> ", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +104,8 @@ def read_logs(paths: Iterable[Path]) -> DebugLog:
     for path in sorted(paths):
         threads, lines = _Threads(), 0
         try:
-            with path.open(encoding="utf-8", errors="replace") as file:
-                for line in file:
+            with open_input(path, TraceError) as raw, io.TextIOWrapper(raw, "utf-8", errors="replace") as file:
+                for line in bounded_lines(file, path, TraceError):
                     found = _PREFIX.search(line)
                     version = _VERSION.search(line)
                     if version:
@@ -114,7 +125,7 @@ def _take(log: DebugLog, threads: _Threads, line: re.Match[str], at_start: bool)
     if at_start:
         threads.hosts.add(host)
     elif host not in threads.hosts:  # a program may have written the start of the line before NCCL did
-        host = next((known for known in sorted(threads.hosts) if host.endswith(known)), host)
+        host = min(threads.hosts.intersection(host[at:] for at in range(len(host))), default=host)
     of_device = (host, line["pid"], line["device"])
     of_thread = (host, line["pid"], line["tid"])
     rest = line["rest"]
@@ -132,10 +143,10 @@ def _take(log: DebugLog, threads: _Threads, line: re.Match[str], at_start: bool)
 
 def _take_init(log: DebugLog, threads: _Threads, init: re.Match[str], of_device: tuple[str, str, str]) -> None:
     pointer = (of_device[0], of_device[1], init["comm"])
-    if init["id"] is None:
+    identity = integer(init["id"] or "")
+    if identity is None:
         threads.making.pop(of_device, None)  # a split without an id: what follows belongs to no known communicator
         return
-    identity = int(init["id"], 16)
     log.communicators.setdefault(identity, LoggedCommunicator(int(init["ranks"])))
     threads.making[of_device] = threads.made[pointer] = identity
 
@@ -146,7 +157,7 @@ def _take_topology(communicator: LoggedCommunicator, rest: str) -> None:
         communicator.next_rank.add((channel, rank, following))
     elif channels := _CHANNEL.match(rest):
         ranks = [int(rank) for rank in channels[2].split()]
-        if sorted(ranks) == list(range(communicator.ranks)):
+        if len(ranks) == communicator.ranks and sorted(ranks) == list(range(len(ranks))):
             turned = [*ranks[1:], ranks[0]]
             communicator.next_rank.update((int(channels[1]), a, b) for a, b in zip(ranks, turned, strict=True))
     elif rest.startswith("Trees "):

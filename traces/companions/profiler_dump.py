@@ -11,15 +11,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from atlas_lp.errors import TraceError
+from atlas_lp.inputs import read_text
 from atlas_lp.signatures.nccl import codes
+from atlas_lp.texts import integer
 from atlas_lp.traces.companions.debug_log import Decision
 
 SOURCE = "companion: NCCL profiler plugin"
 
+_MOST_CHANNELS = 1 << 10
+_MOST_BYTES = 1 << 28
+# No event is looked for again inside of another one, so that the time is in proportion to the text.
 _EVENT = re.compile(
-    r'"name"\s*:\s*"(?P<name>\w+)"\s*,\s*"cat"\s*:\s*"COLL"\s*,\s*"ph"\s*:\s*"b"[^{}]*\{(?P<args>[^{}]*)\}'
+    r'"name"\s*:\s*"(?P<name>\w+)"\s*,\s*"cat"\s*:\s*"COLL"\s*,\s*"ph"\s*:\s*"b"'
+    r'(?:(?!"name")[^{}])*\{(?P<args>[^{}]{0,4096})\}'
 )
-_ARGUMENT = re.compile(r'"(\w+)"\s*:\s*"?([\w.]+)')
+_ARGUMENT = re.compile(r'"(\w+)"\s*:\s*"?([\w.]+)', re.ASCII)
 
 
 def read_dumps(paths: Iterable[Path]) -> list[Decision]:
@@ -30,7 +36,7 @@ def read_dumps(paths: Iterable[Path]) -> list[Decision]:
     found: dict[tuple[int, str, int], Decision] = {}
     for path in sorted(paths):
         try:
-            text = path.read_text("utf-8", errors="replace")
+            text = read_text(path, TraceError, _MOST_BYTES, errors="replace")
         except OSError as error:
             raise TraceError(f"{path}: cannot be read ({error.strerror})") from None
         before = len(found)
@@ -49,13 +55,11 @@ def read_dumps(paths: Iterable[Path]) -> list[Decision]:
 def _decision(name: str, arguments: dict[str, str]) -> tuple[int, Decision] | None:
     algorithm = codes.algorithm(arguments.get("Algorithm", ""))
     protocol = codes.protocol(arguments.get("Protocol", ""))
-    try:
-        identity = int(arguments["CommHash"], 0)
-        number, count = int(arguments["SeqNum"], 0), int(arguments["Count"], 0)
-        channels = int(arguments.get("nChannels", arguments.get("nMaxChannels", "0")), 0)
-    except (KeyError, ValueError):
+    channels = integer(arguments.get("nChannels", arguments.get("nMaxChannels", "0")))
+    identity, number, count = (integer(arguments.get(name, "")) for name in ("CommHash", "SeqNum", "Count"))
+    if identity is None or number is None or count is None or channels is None:
         return None
     unit = codes.datatype_bytes(arguments.get("Datatype", ""))
-    if algorithm is None or protocol is None or not unit:
+    if algorithm is None or protocol is None or not unit or not 0 <= channels <= _MOST_CHANNELS:
         return None
     return number, Decision(identity % 2**64, name, count * unit, algorithm, protocol, channels, unit)

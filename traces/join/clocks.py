@@ -12,10 +12,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from atlas_lp.errors import TraceError
 from atlas_lp.signatures.nccl.collectives import SYNCHRONISING
 from atlas_lp.traces.trace import Gap, Instance, Trace
 
 Ints = NDArray[np.int64]
+
+_MOST_OFFSET_NS = 2**62
 
 
 def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Gap]]:
@@ -23,6 +26,8 @@ def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Ga
 
     Two hosts that share instances are aligned so that the first of them ends on both at the same time.  Hosts
     without any are aligned by their first recorded activity, which is named as a gap.
+
+    Raises :class:`~atlas_lp.errors.TraceError` for clocks that no two hosts have.
     """
     hosts = trace.column("gpus", "host")
     names = sorted(set(hosts.tolist()), key=hosts.tolist().index)
@@ -35,6 +40,8 @@ def host_offsets(trace: Trace, instances: list[Instance]) -> tuple[Ints, list[Ga
     apart = [h for h in range(len(names)) if h not in offset]
     for h in apart:
         offset[h] = origin - int(first[host_of_gpu == h].min())
+    if max(map(abs, offset.values())) >= _MOST_OFFSET_NS:
+        raise TraceError("the clocks of two hosts differ by more than a century: a time of a collective is damaged")
     gaps = [Gap("clocks", len(apart), "hosts that share no collective: aligned by first activity")] if apart else []
     return np.array([offset[h] for h in host_of_gpu], dtype=np.int64), gaps
 

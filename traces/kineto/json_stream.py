@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import IO, Any
 
-_BLANK = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _CHUNK = 1 << 20
-_LONGEST = 1 << 28
-"""Longest single value that is read, in characters."""
+LONGEST_VALUE = 1 << 24
+"""Longest single value that is read, in characters: an event, or one of the other members, as objects 40 times that."""
 
 
 class JsonStream:
     """Reads one JSON object from a text file; numbers with a fraction stay exact.
 
-    Raises ValueError where the text is no JSON or ends too early.
+    Raises ValueError where the text is no JSON, ends too early, or has more than *most* values.
     """
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[str], most: int) -> None:
         self._file = file
+        self._left = most
         self._text = ""
         self._at = 0
         self._ended = False
@@ -68,8 +70,7 @@ class JsonStream:
 
     def _peek(self) -> str:
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _BLANK:
-                self._at += 1
+            self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]  # it always matches
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._more(_CHUNK):
@@ -77,14 +78,21 @@ class JsonStream:
 
     def _value(self) -> Any:
         self._peek()
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("more events than a file of its size holds; if it is what it should be, decompress it")
         size = _CHUNK
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError):
-                if len(self._text) - self._at > _LONGEST or not self._more(size):
+            except RecursionError:
+                raise ValueError("a value is nested too deeply") from None
+            except ValueError:
+                if len(self._text) - self._at > LONGEST_VALUE:
+                    raise ValueError(f"a value is no JSON, or longer than {LONGEST_VALUE} characters") from None
+                if not self._more(size):
                     raise ValueError("a value is cut or is no JSON") from None
-                size *= 2
+                size *= 4
                 continue
             if end == len(self._text) and self._more(size):  # a number may go on
                 continue

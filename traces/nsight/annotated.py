@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from atlas_lp.errors import NoNcclError, TraceError
 from atlas_lp.signatures.nccl.codes import ALGORITHMS, PROTOCOLS, REDUCTIONS
 from atlas_lp.signatures.nccl.collectives import CALLS
+from atlas_lp.texts import integer
 from atlas_lp.traces.advice import GRAPH_ADVICE
 from atlas_lp.traces.nsight.export import Export, host_of, session_start
 from atlas_lp.traces.nsight.kernels import (
@@ -55,7 +56,7 @@ _PATTERNS = {
     r"lastChunkCount (?P<last>\d+) .*pid \d+",
     "alone": r"Not executed in ncclkernel: comm->nRanks == 1 pid \d+",
 }
-_EXPRESSIONS = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
+_EXPRESSIONS = {kind: re.compile(pattern, re.ASCII) for kind, pattern in _PATTERNS.items()}
 _GLOBS = (
     "commHash *",
     "nccl[A-Z]*(): *pid *",
@@ -205,7 +206,10 @@ def _lines(export: Export) -> Iterator[Line]:
 
 def _number(line: Line, name: str) -> int:
     text = line.fields.get(name)
-    return -1 if text is None else min(int(text), 2**62)
+    if text is None:
+        return -1
+    found = integer(text)
+    return 2**62 if found is None else min(found, 2**62)
 
 
 def _take(reader: _Reader, line: Line, export: Export) -> None:
@@ -251,10 +255,10 @@ def _take_part(reader: _Reader, line: Line, _: Export) -> None:
 
 
 def _hex(line: Line, name: str, export: Export) -> int:
-    try:
-        return int(line.fields[name] or "", 16) % 2**64
-    except ValueError:
-        raise TraceError(f"{export.path}: the annotation at {line.start} ns has no readable {name}") from None
+    found = integer(f"0x{(line.fields[name] or '').removeprefix('0x')}")
+    if found is None:
+        raise TraceError(f"{export.path}: the annotation at {line.start} ns has no readable {name}")
+    return found
 
 
 def _handle(reader: _Reader, line: Line, export: Export) -> _Handle:

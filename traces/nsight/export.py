@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.errors import TraceError
+from atlas_lp.inputs import open_input
 from atlas_lp.traces.advice import EXPORT_COMMAND
 
+_VERSION = re.compile(r"[0-9]{1,9}")
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # sqlite3 decodes its own messages, which may quote damaged text
-_CHUNK_ROWS = 100_000
+
+LONGEST_TEXT = 1 << 20
+"""Bytes of one text that is read: a name, or a payload as JSON."""
+
+_LONGEST_VALUE = 1 << 28
+"""Bytes of a row that is looked at; what a program printed may be one text."""
 
 
 class Export:
@@ -29,10 +37,16 @@ class Export:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        connection.text_factory = self._text
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         self._tables: dict[str, list[str]] = {}
-        for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
-            info = self.rows(f'PRAGMA table_info("{name}")')
-            self._tables[name] = [row[1] for row in info]
+        query = (
+            "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' "
+            "ORDER BY t.name, c.cid"
+        )
+        for table, column in self.rows(query):
+            self._tables.setdefault(table, []).append(column)
+        self._check_strings()
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -44,24 +58,21 @@ class Export:
     def stream(self, query: str) -> Iterator[tuple[Any, ...]]:
         """Rows of a query, one after another, in bounded memory."""
         try:
-            cursor = self._connection.execute(query)
-            while chunk := cursor.fetchmany(_CHUNK_ROWS // 10):
-                yield from chunk
+            for row in self._connection.execute(query):  # noqa: UP028  # which would close the cursor, too late
+                yield row
         except _DAMAGE as error:
             raise self._damaged(error) from None
 
     def columns(self, query: str, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Columns of integers of a query whose select list matches *names*; NULL becomes -1."""
-        parts: list[NDArray[np.int64]] = []
         try:
-            cursor = self._connection.execute(query)
-            while chunk := cursor.fetchmany(_CHUNK_ROWS):
-                parts.append(np.array([[-1 if x is None else x for x in row] for row in chunk], dtype=np.int64))
+            rows = self._connection.execute(query)
+            values = np.fromiter((-1 if x is None else x for row in rows for x in row), dtype=np.int64)
         except _DAMAGE as error:
             raise self._damaged(error) from None
         except (OverflowError, ValueError, TypeError):
             raise TraceError(f"{self.path}: a value is not a number of 64 bits in the result of: {query}") from None
-        table = np.concatenate(parts) if parts else np.zeros((0, len(names)), dtype=np.int64)
+        table = values.reshape(-1, len(names))
         return {name: table[:, i] for i, name in enumerate(names)}
 
     def has(self, table: str, *columns: str) -> bool:
@@ -72,7 +83,7 @@ class Export:
         """Return the table of that name, or its newest version (``NAME_V10`` before ``NAME_V3``)."""
         if name in self._tables:
             return name
-        versions = [t for t in self._tables if t.startswith(f"{name}_V") and t[len(name) + 2 :].isdigit()]
+        versions = [t for t in self._tables if t.startswith(f"{name}_V") and _VERSION.fullmatch(t, len(name) + 2)]
         return max(versions, key=lambda t: int(t[len(name) + 2 :]), default=None)
 
     def require(self, table: str, columns: Sequence[str], hint: str) -> None:
@@ -91,7 +102,33 @@ class Export:
                 return {str(name): str(value) for name, value in rows}
         return {}
 
+    def _text(self, text: bytes) -> str:
+        """A text of the database, which need not be one of UTF-8."""
+        if len(text) > LONGEST_TEXT:
+            raise TraceError(
+                f"{self.path}: a text of {len(text)} bytes where names and payloads have less than {LONGEST_TEXT}; "
+                f"export again: {EXPORT_COMMAND}"
+            )
+        return text.decode("utf-8", "replace")
+
+    def _check_strings(self) -> None:
+        """Refuse two texts with one id: every event with that id would be as many events."""
+        if not self.has("StringIds", "id", "value"):
+            return
+        if [row[1] for row in self.rows("PRAGMA table_info(StringIds)") if row[5]] == ["id"]:
+            return  # its primary key
+        twice = self.rows("SELECT id, count(*) FROM StringIds GROUP BY id HAVING count(*) > 1 ORDER BY id LIMIT 1")
+        if twice:
+            raise TraceError(
+                f"{self.path}: table StringIds has {twice[0][1]} texts with id {twice[0][0]}, and one is meant; export "
+                f"again: {EXPORT_COMMAND}"
+            )
+
     def _damaged(self, error: Exception) -> TraceError:
+        if isinstance(error, sqlite3.DataError):
+            return TraceError(
+                f"{self.path}: a row of more than {_LONGEST_VALUE} bytes ({error}); export again: {EXPORT_COMMAND}"
+            )
         return TraceError(
             f"{self.path}: the database cannot be read ({error}); is the export complete? Run again: {EXPORT_COMMAND}"
         )
@@ -124,7 +161,6 @@ def open_export(path: Path) -> Iterator[Export]:
     """
     _check_file(path)
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-    connection.text_factory = lambda text: text.decode("utf-8", "replace")
     try:
         yield Export(path, connection)
     finally:
@@ -134,7 +170,7 @@ def open_export(path: Path) -> Iterator[Export]:
 def _check_file(path: Path) -> None:
     """Compare the header of the file with its size: a half-written export is shorter than it says."""
     try:
-        with path.open("rb") as file:
+        with open_input(path, TraceError) as file:
             header = file.read(100)
         size = path.stat().st_size
     except FileNotFoundError:

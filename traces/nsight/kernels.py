@@ -18,7 +18,8 @@ Ints = NDArray[np.int64]
 
 KERNELS, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
-_TIME_LIMIT = 2**62
+_TIME_LIMIT = 2**61
+"""Of times in a session; its start is below it too, so that sums are below 2**62."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def read_kernels(
         names,
     )
     check_times(export, rows["start"], rows["end"])
-    _check_numbers(export, rows, ("deviceId", "streamId", "contextId", "gridX", "blockX"))
+    check_numbers(export, rows, ("deviceId", "streamId", "contextId", "gridX", "blockX"))
     words = dict(export.rows("SELECT id, value FROM StringIds WHERE value LIKE 'nccl%'"))
     short = {number: str(value).split("(")[0] for number, value in words.items()}
     chosen = ("start", "end", "deviceId", "contextId", "streamId", "gridX", "blockX", name, "globalPid")
@@ -188,7 +189,7 @@ def read_copies(export: Export, shift: int, contexts: dict[tuple[int, int, int],
         names,
     )
     check_times(export, rows["start"], rows["end"])
-    _check_numbers(export, rows, ("deviceId", "streamId", "contextId"))
+    check_numbers(export, rows, ("deviceId", "streamId", "contextId"))
     chosen = ("start", "end", "deviceId", "contextId", "streamId", "globalPid")
     kernels = [
         Kernel(
@@ -208,12 +209,12 @@ def read_copies(export: Export, shift: int, contexts: dict[tuple[int, int, int],
 
 
 def check_times(export: Export, start: Ints, end: Ints) -> None:
-    """Refuse times that no recording has: negative, missing, or ends before starts."""
+    """Refuse times that no recording has: negative, missing, centuries long, or ends before starts."""
     if len(start) and (start.min() < 0 or max(start.max(), end.max()) >= _TIME_LIMIT or (end < start).any()):
         raise TraceError(f"{export.path}: a GPU activity has an impossible time; export again: {EXPORT_COMMAND}")
 
 
-def _check_numbers(export: Export, rows: dict[str, Ints], names: Sequence[str]) -> None:
+def check_numbers(export: Export, rows: dict[str, Ints], names: Sequence[str]) -> None:
     """Refuse numbers of devices, streams and blocks that CUDA does not have."""
     for name in names:
         if len(rows[name]) and not -1 <= rows[name].min() <= rows[name].max() < 2**31:

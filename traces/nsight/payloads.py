@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atlas_lp.errors import TraceError
+from atlas_lp.texts import integer
 from atlas_lp.traces.advice import EXPORT_COMMAND
 from atlas_lp.traces.nsight.export import Export
 from atlas_lp.traces.nvtx import STATIC_SCHEMA
@@ -40,6 +41,9 @@ _FORMATS = {
 }
 """struct formats of the integer entry types of NVTX 3 (nvtxPayload.h); INT 5, UINT64 18 and SIZE 22 are NCCL's."""
 
+_LONGEST = 1 << 16
+_MOST_ENTRIES = 1024
+
 _HEADER = struct.Struct("<QQQQ")
 
 
@@ -67,6 +71,10 @@ class PayloadDecoder:
 
     def decode(self, text: object, binary: object, place: str) -> dict[str, Any]:
         """Labels and values of a payload, empty where the range has none; *place* names the range in errors."""
+        if any(isinstance(one, str | bytes) and len(one) > _LONGEST for one in (text, binary)):
+            raise TraceError(
+                f"{self.path}: {place}: a payload of more than {_LONGEST} bytes, where NCCL's have hundreds"
+            )
         if text is not None:
             if not isinstance(text, str):
                 raise TraceError(f"{self.path}: {place}: the payload is not text: {text!r:.60}")
@@ -84,7 +92,8 @@ class PayloadDecoder:
             payload = None
         if not isinstance(payload, dict):
             raise TraceError(f"{self.path}: {place}: the payload is not a JSON object: {text[:80]!r}")
-        return payload
+        # NCCL's are flat; what else there is would be kept for nothing.
+        return {label: value for label, value in payload.items() if not isinstance(value, list | dict)}
 
     def _blob(self, binary: object, place: str) -> dict[str, Any]:
         data = self._bytes(binary, place)
@@ -135,7 +144,10 @@ def _schemas(export: Export) -> dict[tuple[int, int], list[_Entry]]:
         f"SELECT DISTINCT domainId, schemaId, idx, type, name, offset FROM {table} ORDER BY 1, 2, 3, 4, 5, 6"
     ):
         if isinstance(kind, int) and isinstance(name, str) and isinstance(offset, int | None):
-            result.setdefault((domain, schema), []).append(_Entry(name, kind, offset or 0))
+            entries = result.setdefault((domain, schema), [])
+            entries.append(_Entry(name, kind, offset or 0))
+            if len(entries) > _MOST_ENTRIES:
+                raise TraceError(f"{export.path}: payload schema {schema} has more than {_MOST_ENTRIES} entries")
     return result
 
 
@@ -159,10 +171,7 @@ def whole(payload: dict[str, Any], label: str, place: str, low: int = 0, high: i
     """Return the integer under *label*, refused with its *place* when it is missing, no integer or out of range."""
     value = payload.get(label)
     if isinstance(value, str):
-        try:
-            value = int(value, 0)
-        except ValueError:
-            value = None
+        value = integer(value)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise TraceError(f"{place}: {label!r} is {payload.get(label)!r}, not a number from {low} to {high}")
     return value

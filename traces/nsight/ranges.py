@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _select(export: Export, decoder: PayloadDecoder, table: str, inside: str) ->
         if not (isinstance(thread, int) and isinstance(start, int) and isinstance(end, int | None)):
             raise TraceError(f"{export.path}: table {table}: a range of {name} has no readable thread or time")
         place = f"{name} at {start} ns of process {pid_of(thread)}"
-        yield Range(thread, start, end, name, decoder.decode(json_value, data, place))
+        yield Range(thread, start, end, intern(name), decoder.decode(json_value, data, place))
 
 
 def _why_none(export: Export, table: str, inside: str) -> TraceError:

@@ -36,7 +36,7 @@ def _named(export: Export, name: str) -> dict[int, list[Window]]:
     rows = export.rows(
         f"SELECT n.globalTid & ~{THREAD_BITS}, n.start, n.end FROM {table} n {join} WHERE n.eventType IN ({types}) "
         f"AND {text} = ? AND typeof(n.start) = 'integer' AND typeof(n.end) = 'integer' ORDER BY 1, 2, 3",
-        (name,),
+        (name.encode(errors="backslashreplace").decode(),),  # what was typed may be no UTF-8, which no name is
     )
     windows: dict[int, list[Window]] = {}
     for process, start, end in rows:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlas_lp.traces.nsight.export import Export
-from atlas_lp.traces.nsight.kernels import RUNTIME
+from atlas_lp.traces.nsight.kernels import RUNTIME, check_numbers, check_times
 from atlas_lp.traces.processes import THREAD_BITS
 from atlas_lp.traces.records import STREAM_BITS
 from atlas_lp.traces.work import Ints, Work, WorkRows
@@ -47,6 +47,10 @@ def read_work(export: Export, shift: int, contexts: Contexts, calls: Calls | Non
     lanes = _Lanes(rows["globalPid"], rows["deviceId"], stream, calls.start[at], rows["end"] + shift)
     records = _records(export, contexts, calls, lanes)
     before, after = _event_waits(export, contexts, calls, lanes, records)
+    check_times(export, rows["start"], rows["end"])
+    check_numbers(export, rows, ("deviceId", "contextId", "streamId"))
+    called = calls.start[at][at >= 0] - shift
+    check_times(export, called, called)
     work = Work(
         gpu=np.full(len(stream), -1, dtype=np.int64),
         stream=stream,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import glob
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from atlas_lp.errors import TraceError
+from atlas_lp.inputs import check_regular
 from atlas_lp.traces.advice import EXPORT_COMMAND
 
 _REPORT = ".nsys-rep"
@@ -62,11 +65,38 @@ def _convert(report: Path, folder: Path, number: int) -> Path:
     output = folder / f"{number}-{report.stem}.sqlite"
     if not report.exists():
         raise TraceError(f"{report}: no such file")
+    check_regular(report, TraceError)
     if shutil.which("nsys") is None:
         shown = " ".join([*command, "-o", f"{report.stem}.sqlite", report.name])
         raise TraceError(f"{report}: nsys is not on PATH to export it; where it is, run: {shown}")
-    result = subprocess.run([*command, "-o", str(output), str(report)], capture_output=True, text=True, check=False)
-    if result.returncode or not output.exists():
-        last = (result.stderr or result.stdout).strip().splitlines()[-1:] or ["no message"]
+    try:
+        code, said = _run([*command, "-o", str(output), str(report.absolute())])
+    except OSError as error:
+        raise TraceError(f"{report}: nsys cannot be started to export it ({error.strerror})") from None
+    if code or not output.exists():
+        last = said.strip().splitlines()[-1:] or ["no message"]
         raise TraceError(f"{report}: nsys export failed: {last[0]}")
     return output
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Run a program to its end: its exit code, and what it said of errors, or else at all.
+
+    Where this process is ended first, so is the program, with all that it has started.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as program:
+        try:
+            told, complained = program.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            raise
+    return program.returncode, complained or told

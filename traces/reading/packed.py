@@ -21,9 +21,12 @@ import pyarrow as pa
 
 from atlas_lp.checksum import LINE_BYTES, check, with_checksum
 from atlas_lp.errors import DamageError, TraceError, VersionError
+from atlas_lp.inputs import open_input, parse_json
 from atlas_lp.schemas import PACKED_TRACE
 from atlas_lp.signatures.nccl.collectives import known_as
-from atlas_lp.traces.trace import OPERATION_COLUMNS, Gap, Sourced, Topology, Trace
+from atlas_lp.traces.reading.archive import DAMAGE, read_parts, read_table, room
+from atlas_lp.traces.reading.packed_check import TABLES, check_about, check_tables, schema_of
+from atlas_lp.traces.trace import Gap, Sourced, Topology, Trace
 from atlas_lp.traces.work import Work
 
 # 0.1.0 wrote AllToAll as NCCL does, AlltoAll: names are read as known_as says.  Its files have no checksum but those
@@ -34,6 +37,7 @@ _NO_COMMENT = b"PK\5\6"
 """How the last 22 bytes of a zip archive begin if it has no comment; they end in its length, 0."""
 _TABLES = ("gpus", "communicators", "members", "operations")
 _PAIRS = ("before", "after")
+_ABOUT = "trace.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -71,23 +75,23 @@ def archived(parts: Mapping[str, bytes]) -> bytes:
 def read_packed(path: Path) -> Trace:
     """Read what :func:`packed_bytes` made.
 
-    Raises :class:`~atlas_lp.errors.TraceError` for a file that is missing, damaged, or of another version.
+    Raises :class:`~atlas_lp.errors.TraceError` for a file that is missing, damaged, of another version, or holds what
+    no trace does.
     """
     try:
         version = _version(path)
-        with zipfile.ZipFile(path) as archive:
-            about = json.loads(archive.read("trace.json"))
-            if (about["schema"], about["version"]) != (_SCHEMA, version):
-                raise VersionError
-            tables = {n[:-6]: _table(archive.read(n)) for n in archive.namelist() if n.endswith(".arrow")}
-        return _trace(about, tables)
+        parts = read_parts(path, {_ABOUT, *(f"{name}.arrow" for name in TABLES)})
+        about = parse_json(parts.pop(_ABOUT), _ABOUT, ValueError)
+        if (about["schema"], about["version"]) != (_SCHEMA, version):
+            raise VersionError
+        return _trace(about, _tables(parts, room(path)))
     except VersionError:
         what = "packed by another version of atlas-lp, or changed by another program"
         raise TraceError(f"{path}: {what}; pack the trace again") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (DamageError, zipfile.BadZipFile, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
-        raise TraceError(f"{path}: no packed trace, or damaged ({error}); pack the trace again") from None
+    except (DamageError, *DAMAGE) as error:
+        raise TraceError(f"{path}: no packed trace, or damaged ({str(error)[:300]}); pack the trace again") from None
 
 
 def _version(path: Path) -> int:
@@ -95,7 +99,7 @@ def _version(path: Path) -> int:
 
     Raises :class:`~atlas_lp.errors.DamageError`, and OSError.
     """
-    with path.open("rb") as file:
+    with open_input(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NO_COMMENT) - 18))
         end = file.read()
         if end.startswith(_NO_COMMENT) and end.endswith(b"\0\0"):
@@ -105,9 +109,8 @@ def _version(path: Path) -> int:
 
 
 def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:
-    if tuple(tables["operations"].column_names) != OPERATION_COLUMNS:
-        raise ValueError("its operations have other columns")
-    tables["operations"] = _known_names(tables["operations"])
+    check_tables(tables)
+    check_about(about, tables)
     work = None
     if "work" in tables:
         columns = {**_columns(tables["work"]), **_columns(tables["waits"])}
@@ -122,6 +125,18 @@ def _trace(about: dict[str, Any], tables: dict[str, pa.Table]) -> Trace:
         topologies=tuple(_topology(*topology) for topology in about["topologies"]),
         work=work,
     )
+
+
+def _tables(parts: Mapping[str, bytes], most: int) -> dict[str, pa.Table]:
+    """The tables of a file, *most* bytes in all, under the names of today."""
+    tables = {}
+    for part, content in parts.items():
+        name = part.removesuffix(".arrow")
+        tables[name] = read_table(content, schema_of(name), most)
+        most -= tables[name].nbytes
+        if name == "operations":
+            tables[name] = _known_names(tables[name])
+    return tables
 
 
 def _known_names(operations: pa.Table) -> pa.Table:
@@ -151,8 +166,3 @@ def _arrow(table: pa.Table) -> bytes:
     with pa.ipc.new_file(sink, table.schema, options=options) as writer:
         writer.write_table(table.combine_chunks())
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def _table(content: bytes) -> pa.Table:
-    with pa.ipc.open_file(pa.BufferReader(content)) as reader:
-        return reader.read_all()

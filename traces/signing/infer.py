@@ -36,7 +36,7 @@ def element_bytes(collective: str, kernel: str) -> tuple[int, str]:
     """Bytes of an element, from the type suffix in the names of reduction kernels."""
     if COLLECTIVES[collective].byte_counted:
         return 1, "recorded: NCCL counts this collective in bytes"
-    match = re.search(r"_(?:Sum|Prod|MinMax|PreMulSum|SumPostDiv)_[a-z]*(\d+)", kernel)
+    match = re.search(r"_(?:Sum|Prod|MinMax|PreMulSum|SumPostDiv)_[a-z]*([0-9]+)", kernel)
     if match is not None and match[1] in _ELEMENT_BYTES:
         return _ELEMENT_BYTES[match[1]], "inferred: type suffix of the kernel name"
     return 4, "assumed: 4 bytes per element, the kernel name does not say"

@@ -95,6 +95,9 @@ def _refuse_unsupported(trace: Trace) -> None:
         raise UnsupportedError(f"{copied} operations were carried out by copy engines, for which there is no schedule")
 
 
+_MOST_CHANNELS = 1 << 10
+
+
 @dataclass(frozen=True)
 class _Operation:
     """What decides the signature of a collective, as recorded on its first rank."""
@@ -218,6 +221,8 @@ class _Signer:
                 f"{operation.type} by {chosen.algorithm} ({chosen.algorithm_source}) has no schedule yet"
             )
         topology, channels = self._topology(instance.communicator), int(operation.channels)
+        if channels > _MOST_CHANNELS:
+            raise UnsupportedError(f"a kernel on {channels} channels, of which NCCL has 64 at most: is it NCCL's?")
         # An approximation knows nothing of the parts of channels.
         parts = None if row.approximation else operation.recorded_parts(chosen.element_bytes)
         built = build(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from inspect import signature
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from atlas_lp.errors import InputError, UnitError
+from atlas_lp.texts import LONGEST_QUOTE, integer, quoted, shortened
 from atlas_lp.units import parse_bandwidth, parse_factor, parse_size_bytes, parse_time_ns
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from atlas_lp.fabrics.fabric import Fabric
     from atlas_lp.program.job import Asked
     from atlas_lp.solver.envelope import Box
+
+
+MOST_POINTS = 1_000_000
+"""Points of a grid: each is a row that is printed."""
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]
@@ -40,14 +46,29 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class Whole(click.IntRange):
+    """A whole number in a range, written as :func:`~atlas_lp.texts.integer` reads it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text as a number of the range."""
+        found = integer(value) if isinstance(value, str) else value
+        if found is None:
+            self.fail(f"{quoted(value)} is not a valid integer", param, ctx)
+        return super().convert(found, param, ctx)
+
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+
+
 class Finite(click.FloatRange):
     """A number in a range, without ``nan`` and ``inf``, which no comparison with a threshold survives."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse text as a number of the range."""
-        number = super().convert(value, param, ctx)
+        is_one = not isinstance(value, str) or _DECIMAL.fullmatch(value)
+        number = super().convert(value, param, ctx) if is_one else nan
         if not isfinite(number):
-            self.fail(f"{value} is not a finite number", param, ctx)
+            self.fail(f"{shortened(str(value), LONGEST_QUOTE)} is not a finite number", param, ctx)
         return number
 
 
@@ -74,12 +95,12 @@ def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], In
     def read(text: str) -> Interval:
         ends = text.split(":")
         if len(ends) not in (2, 3):
-            raise UnitError(f"{text!r} is not a range: write LO:HI or LO:HI:N, such as {example}")
+            raise UnitError(f"{quoted(text)} is not a range: write LO:HI or LO:HI:N, such as {example}")
         points = None
         if len(ends) == 3:
-            if not ends[2].isdigit() or int(ends[2]) < 2:
-                raise UnitError(f"{text!r}: the number of points must be a whole number of at least 2")
-            points = int(ends[2])
+            points = integer(ends[2])
+            if points is None or not 2 <= points <= MOST_POINTS:
+                raise UnitError(f"{quoted(text)}: the number of points must be a whole number of 2 to {MOST_POINTS:,}")
         return Interval(parse(ends[0]), parse(ends[1]), points)
 
     return read
@@ -88,7 +109,7 @@ def _range(parse: Callable[[str], Fraction], example: str) -> Callable[[str], In
 def _point(text: str) -> tuple[Fraction, Fraction]:
     latency, comma, bandwidth = text.partition(",")
     if not comma:
-        raise UnitError(f"{text!r} is no point: write a latency and a bandwidth, such as 3.7us,200Gbps")
+        raise UnitError(f"{quoted(text)} is no point: write a latency and a bandwidth, such as 3.7us,200Gbps")
     return parse_time_ns(latency), parse_bandwidth(bandwidth)
 
 
@@ -299,7 +320,7 @@ job_options = gathered(
     "asked",
     build_asked,
     dependencies_option,
-    click.option("--rank", "gpu", type=click.IntRange(min=0), help="What this GPU alone saw (default: all ranks)."),
+    click.option("--rank", "gpu", type=Whole(min=0), help="What this GPU alone saw (default: all ranks)."),
     click.option(
         "--contention",
         is_flag=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,46 +15,63 @@ import click
 from atlas_lp.files import json_text
 from atlas_lp.peak_memory import whole_peak_bytes
 from atlas_lp.schemas import STATS
+from atlas_lp.texts import plain
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from atlas_lp.report.terminal import Block
 
 _WIDTH_OFF_TERMINAL = 200
+_BEGINNINGS = "0123456789+-∞"
+
+
+def say(line: str) -> None:
+    """Print one line; whatever input it quotes, nothing in it acts on the terminal."""
+    click.echo(plain(line))
 
 
 def print_json(value: Any) -> None:
-    """Print plain *value* as JSON with sorted keys."""
-    click.echo(json_text(value), nl=False)
+    """Print plain *value* as JSON with sorted keys, in UTF-8 whatever the terminal uses."""
+    click.echo(json_text(value).encode(), nl=False)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; columns whose cells all start with a digit or sign are aligned right."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     # The title is printed by itself: a table would fold it to its own width.
-    click.secho(title, bold=True)
+    click.secho(plain(title), bold=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(header):
         cells = [str(row[i]) for row in rows]
-        numeric = bool(cells) and all(cell[:1].isdigit() or cell[:1] in "+-∞" for cell in cells)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        numeric = bool(cells) and all(cell[:1] in _BEGINNINGS for cell in cells)
+        table.add_column(Text(plain(name)), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(str(cell).replace("[", r"\[") for cell in row))
-    width = None if sys.stdout.isatty() else _WIDTH_OFF_TERMINAL
-    console = Console(width=width, highlight=False, soft_wrap=False)
+        table.add_row(*(Text(plain(str(cell))) for cell in row))  # text, where rich would read marks of its own
+    console = _console()
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
+def _console(stderr: bool = False) -> Console:
+    """What rich writes on, as large as Python says: rich itself would take COLUMNS=² for a number."""
+    from rich.console import Console
+
+    columns, lines = shutil.get_terminal_size()
+    width = columns if stderr or sys.stdout.isatty() else _WIDTH_OFF_TERMINAL
+    return Console(stderr=stderr, width=width, height=lines, highlight=False, soft_wrap=False)
+
+
 def print_list(title: str, items: Sequence[str]) -> None:
     """Print a heading and one line per item."""
     if items:
-        click.echo(title)
+        say(title)
         for item in items:
-            click.echo(f"  - {item}")
+            say(f"  - {item}")
 
 
 def print_blocks(blocks: Sequence[Block]) -> None:
@@ -66,7 +84,7 @@ def print_blocks(blocks: Sequence[Block]) -> None:
         elif isinstance(block, Listing):
             print_list(block.title, block.items)
         else:
-            click.echo(block)
+            say(block)
 
 
 class Stats:
@@ -102,11 +120,10 @@ def progress() -> Iterator[Callable[[str, int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def report(stage: str, done: int, total: int) -> None:

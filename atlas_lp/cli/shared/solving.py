@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from atlas_lp.cli.shared.options import NAME, memory_option, quotient_option, tolerance_option
+from atlas_lp.cli.shared.options import MOST_POINTS, NAME, Whole, memory_option, quotient_option, tolerance_option
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
 from atlas_lp.errors import InputError, UnitError
 from atlas_lp.files import check_free
 from atlas_lp.schemas import ALONG, ENVELOPE, LP_SWEEP
 from atlas_lp.solver.axis import AXES, Axis
-from atlas_lp.units import number, parse_bandwidth, parse_time_ns
+from atlas_lp.texts import quoted
+from atlas_lp.units import number, parse_bandwidth, parse_factor, parse_time_ns
 
 if TYPE_CHECKING:
     from atlas_lp.fabrics.fabric import Fabric
@@ -47,7 +48,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="sweep: the paper's grid of warm-started LPs, as a reference.",
     ),
-    click.option("--points", type=click.IntRange(2), default=101, show_default=True, help="Grid points of the sweep."),
+    click.option(
+        "--points", type=Whole(2, MOST_POINTS), default=101, show_default=True, help="Grid points of the sweep."
+    ),
     click.option(
         "--along",
         metavar="NAME=LO:HI",
@@ -229,7 +232,7 @@ def _sweep_json(points: list[SweepPoint], axis: Axis) -> list[dict[str, Any]]:
 # --- any other direction -------------------------------------------------------------------------------------
 
 _DIRECTIONS: dict[str, tuple[str, str, Callable[[str], Fraction]]] = {
-    "compute": ("calc_ns", "a factor on all compute", Fraction),
+    "compute": ("calc_ns", "a factor on all compute", parse_factor),
     "overhead": ("overheads", "o in ns", parse_time_ns),
     "message-gap": ("gaps", "g in ns", parse_time_ns),
     "up-latency": ("up_messages", "L of scale-up in ns", parse_time_ns),
@@ -242,14 +245,12 @@ def _direction(text: str) -> tuple[str, str, Fraction, Fraction]:
     name, _, ends = text.partition("=")
     low, _, high = ends.partition(":")
     if name not in _DIRECTIONS or not low or not high:
-        raise InputError(f"--along {text!r}: write NAME=LO:HI, NAME one of {', '.join(_DIRECTIONS)}")
+        raise InputError(f"--along {quoted(text)}: write NAME=LO:HI, NAME one of {', '.join(_DIRECTIONS)}")
     component, words, parse = _DIRECTIONS[name]
     try:
         values = sorted([parse(low), parse(high)])
     except UnitError as error:
-        raise InputError(f"--along {text!r}: {error}") from None
-    except ValueError:
-        raise InputError(f"--along {text!r}: {low!r} or {high!r} is not a number") from None
+        raise InputError(f"--along {quoted(text)}: {error}") from None
     return component, words, values[0], values[1]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from atlas_lp.cli.shared.options import TIME, Named
+from atlas_lp.cli.shared.options import TIME, Named, Whole
 from atlas_lp.cli.shared.output import progress
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _FILE = Named(path_type=Path, dir_okay=False)
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--gpus-per-node",
-        type=click.IntRange(min=1),
+        type=Whole(min=1),
         help="Place the GPUs on nodes of N instead of the recorded hosts.",
     ),
     click.option(
@@ -50,7 +50,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--allow-missing", is_flag=True, help="Read on when ranks are missing; they are listed."),
     click.option("--allow-lost", is_flag=True, help="Go on when records were lost or disagree; they are listed."),
     click.option("--range", "range_name", metavar="NAME", help="Only calls inside NVTX ranges of that name."),
-    click.option("--iteration", type=click.IntRange(min=0), help="Only the N-th instance of --range, counted from 0."),
+    click.option("--iteration", type=Whole(min=0), help="Only the N-th instance of --range, counted from 0."),
     click.option("--from", "from_time", type=TIME, help="Only kernels from then on, counted from the first activity."),
     click.option("--to", "to_time", type=TIME, help="Only kernels that start before then."),
     click.option(
@@ -130,9 +130,10 @@ def load_recording(
 def _nodes(placement: Path) -> list[int]:
     """Node numbers of a placement file, in the order in which its names first appear."""
     from atlas_lp.errors import InputError
+    from atlas_lp.inputs import read_text
 
     try:
-        names = [line.strip() for line in placement.read_text("utf-8").splitlines() if line.strip()]
+        names = [line.strip() for line in read_text(placement).split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{placement}: cannot be read ({error.__class__.__name__})") from None
     number = {name: place for place, name in enumerate(dict.fromkeys(names))}

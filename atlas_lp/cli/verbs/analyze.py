@@ -23,7 +23,7 @@ from atlas_lp.cli.shared.options import (
     tolerance_option,
     traces_argument,
 )
-from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress
+from atlas_lp.cli.shared.output import Stats, print_blocks, print_json, progress, say
 from atlas_lp.cli.shared.trace_options import TraceOptions, load_recording, trace_options
 from atlas_lp.errors import InputError
 
@@ -100,7 +100,7 @@ def analyze(
         print_json(summary)
     else:
         print_blocks(terminal.analysis(summary))
-        click.echo(f"report: {output}/report.html")
+        say(f"report: {output}/report.html")
 
 
 def run(read: Callable[[], Recording], solver: CollectiveSolver, record: Stats, **asked: Unpack[Asked]) -> Analysis:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from atlas_lp.cli.shared.options import NAME, json_option
-from atlas_lp.cli.shared.output import print_json, print_table
+from atlas_lp.cli.shared.output import print_json, print_table, say
 from atlas_lp.schemas import CACHE
 from atlas_lp.units import format_size
 
@@ -42,7 +42,7 @@ def ls(cache_folder: Path | None, as_json: bool) -> None:
         rows = [{"key": e.key, "file_bytes": e.size_bytes, "planes": e.planes, **dict(e.about)} for e in entries]
         print_json({**CACHE.head(), "folder": str(folder), "entries": rows})
         return
-    click.echo(f"{len(entries)} entries, {format_size(sum(e.size_bytes for e in entries))} in {folder}")
+    say(f"{len(entries)} entries, {format_size(sum(e.size_bytes for e in entries))} in {folder}")
     if entries:
         print_table(
             "Entries",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from atlas_lp.cli.shared.options import NAME, build_box, build_fabric, cache_options, force_option, stats_option
-from atlas_lp.cli.shared.output import Stats, print_blocks
+from atlas_lp.cli.shared.output import Stats, print_blocks, say
 from atlas_lp.cli.shared.trace_options import load_recording
 from atlas_lp.cli.verbs.analyze import run
 
@@ -58,5 +58,5 @@ def demo(output: Path, force: bool, store: Store, stats: bool) -> None:
             write_files(new, analysis, render_report(analysis.summary))
     record.write()
     print_blocks(terminal.analysis(analysis.summary))
-    click.echo(f"trace:  {output}/traces")
-    click.echo(f"report: {output}/report.html")
+    say(f"trace:  {output}/traces")
+    say(f"report: {output}/report.html")

@@ -12,6 +12,7 @@ import click
 from atlas_lp.cli.shared.options import (
     NAME,
     SIZE,
+    Whole,
     box_options,
     fabric_options_here,
     force_option,
@@ -22,7 +23,7 @@ from atlas_lp.cli.shared.options import (
     stats_option,
     traces_argument,
 )
-from atlas_lp.cli.shared.output import Stats
+from atlas_lp.cli.shared.output import Stats, say
 from atlas_lp.cli.shared.solving import Problem, SolveOptions, deliver, solve_options
 from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
 _ALGORITHMS = ("ring", "tree", "p2p", "pat", "nvls", "nvls_tree", "collnet_chain", "collnet_direct")
 _PROTOCOLS = ("simple", "ll", "ll128")
+_MOST_RANKS = 2**22
 _TYPES = {name.lower(): name for name in _COLLECTIVES}
 
 
@@ -136,14 +138,14 @@ _collective_options = gathered(
         help="Bytes of the NCCL call: sent per rank for allgather, received per rank for reducescatter, per pair for "
         "alltoall.",
     ),
-    click.option("--ranks", required=True, type=click.IntRange(min=2), help="Number of GPUs."),
-    click.option("--gpus-per-node", type=click.IntRange(min=1), default=1, show_default=True),
-    click.option("--channels", type=click.IntRange(1, 64), help="Channels NCCL chose [1; alltoall 32]."),
-    click.option("--channels-per-peer", type=click.IntRange(1, 64), default=2, show_default=True, help="For alltoall."),
+    click.option("--ranks", required=True, type=Whole(2, _MOST_RANKS), help="Number of GPUs."),
+    click.option("--gpus-per-node", type=Whole(min=1), default=1, show_default=True),
+    click.option("--channels", type=Whole(1, 64), help="Channels NCCL chose [1; alltoall 32]."),
+    click.option("--channels-per-peer", type=Whole(1, 64), default=2, show_default=True, help="For alltoall."),
     click.option("--dtype", type=click.Choice(list(DATATYPES)), default="float32", show_default=True),
     click.option("--nccl", default="2.28", show_default=True, help="NCCL version whose rules hold."),
-    click.option("--root", type=click.IntRange(min=0), default=0, show_default=True),
-    click.option("--threads", type=click.IntRange(32, 640), help="Threads per block; matter before NCCL 2.22."),
+    click.option("--root", type=Whole(min=0), default=0, show_default=True),
+    click.option("--threads", type=Whole(32, 640), help="Threads per block; matter before NCCL 2.22."),
     click.option(
         "--tree-pattern", type=click.Choice(TREE_PATTERNS, case_sensitive=False), default="balanced", show_default=True
     ),
@@ -170,7 +172,7 @@ def goal() -> None:
 @_collective_options
 @fabric_options_here
 @box_options
-@click.option("--solve", "solve_it", is_flag=True, help="Print the envelope instead of writing text.")
+@click.option("--solve", "solve_it", is_flag=True, help="Print the envelope; with -o, write the text too.")
 @solve_options
 @per_node_option
 @output_file_option
@@ -203,17 +205,20 @@ def expand(
     """
     record = Stats(stats)
     signature, assumed = asked.signature(fabric.gpus_per_nic)
+    if output is None and not solve_it:
+        raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
+    if output is not None:
+        check_free(output, force)
+        with record.stage("expand"):
+            built = asked.built(fabric.gpus_per_nic)
+            schedule, nodes = _by_rank(built.signature, built.ranks, fabric)
+        written = _write(schedule, nodes, output, record, fabric if per_node else None)
+        if not (solve_it and as_json):  # whose output is one document
+            say(written)
     if solve_it:
         deliver(_problem(signature, fabric, box, assumed, how), how, as_json, record)
-        return
-    if output is None:
-        raise InputError("nothing to do: write text with -o FILE.goal, or print the envelope with --solve")
-    check_free(output, force)
-    with record.stage("expand"):
-        built = asked.built(fabric.gpus_per_nic)
-        schedule, nodes = _by_rank(built.signature, built.ranks, fabric)
-    _write(schedule, nodes, output, record, fabric if per_node else None)
-    record.write()
+    else:
+        record.write()
 
 
 @goal.command()
@@ -251,7 +256,7 @@ def draw(
     schedule, graph = found.schedule, found.in_order()
     end_ns = Evaluator(graph, fabric.theta()).times_ns(point(*fabric.native))[graph.vertex]
     write_file(output, draw_schedule(schedule, signature.nodes, end_ns, asked.title(signature), output.suffix[1:]))
-    click.echo(f"{output}: {schedule.ranks} ranks, {len(schedule)} operations")
+    say(f"{output}: {schedule.ranks} ranks, {len(schedule)} operations")
 
 
 @goal.command()
@@ -301,7 +306,7 @@ def export(
             signature = _find(key, signed.signatures)
             first = next(instance for instance in signed.instances if instance.signature == signature)
             schedule, nodes = _by_rank(signature, first.ranks, fabric)
-    _write(schedule, nodes, output, record, fabric if per_node else None)
+    say(_write(schedule, nodes, output, record, fabric if per_node else None))
     record.write()
 
 
@@ -309,7 +314,7 @@ def export(
 @click.argument("file", type=NAME)
 @click.option(
     "--gpus-per-node",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=1,
     show_default=True,
     help="Consecutive GOAL ranks that share a node: messages between them are scale-up.",
@@ -412,8 +417,8 @@ def _find(key: str, signatures: dict[str, Any]) -> Any:
     return signatures[found[0]]
 
 
-def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats, merge: Fabric | None) -> None:
-    """Write a schedule; with the fabric *merge* one rank per node, scale-up messages taking its times."""
+def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats, merge: Fabric | None) -> str:
+    """Write a schedule, and say what it is; with *merge* one rank per node, scale-up messages taking its times."""
     import numpy as np
 
     from atlas_lp.goal import RECV, SEND, write_goal
@@ -426,7 +431,7 @@ def _write(schedule: Schedule, nodes: list[int], output: Path, record: Stats, me
             _, node = np.unique(nodes, return_inverse=True)
             schedule = numbered(per_node(schedule, node, merge.up_latency_ns, merge.up_gap_ns_per_byte))
         write_goal(schedule, output)
-    click.echo(
+    return (
         f"{output}: {schedule.ranks} GOAL ranks ({each}), {len(schedule)} operations: "
         f"{schedule.count(SEND)} sends, {schedule.count(RECV)} recvs, {schedule.count(0)} calcs"
     )

@@ -10,7 +10,7 @@ import click
 from atlas_lp.cli.shared.options import json_option, stats_option, traces_argument
 from atlas_lp.cli.shared.output import Stats, print_blocks, print_json
 from atlas_lp.cli.shared.trace_options import load_trace, trace_options
-from atlas_lp.errors import AtlasError, PayloadError, UnsupportedError
+from atlas_lp.errors import AtlasError, PayloadError, TraceError, UnsupportedError
 from atlas_lp.schemas import INSPECTION
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ def _inspect_survey(traces: tuple[str, ...], as_json: bool, error: AtlasError) -
     from atlas_lp.report import terminal
     from atlas_lp.traces.reading.survey import survey
 
-    found = survey(traces)
+    try:
+        found = survey(traces)
+    except TraceError:
+        raise error from None
     if not found.processes:
         raise error
     summary = _survey_summary(found, str(error))

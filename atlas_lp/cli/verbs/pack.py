@@ -8,7 +8,7 @@ from typing import Unpack
 import click
 
 from atlas_lp.cli.shared.options import NAME, force_option, stats_option, traces_argument
-from atlas_lp.cli.shared.output import Stats
+from atlas_lp.cli.shared.output import Stats, say
 from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.errors import InputError
 from atlas_lp.files import check_free
@@ -51,7 +51,7 @@ def pack(
         write_file(output, content)
     record.write()
     work = "" if trace.work is None else f", {len(trace.work)} pieces of GPU work"
-    click.echo(
+    say(
         f"{output}: {trace.gpus.num_rows} GPUs, {trace.operations.num_rows} operations{work}, "
         f"{format_size(len(content))}"
     )

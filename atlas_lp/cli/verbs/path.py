@@ -9,6 +9,7 @@ import click
 
 from atlas_lp.cli.shared.options import (
     NAME,
+    Whole,
     cache_options,
     fabric_options,
     force_option,
@@ -16,7 +17,7 @@ from atlas_lp.cli.shared.options import (
     json_option,
     traces_argument,
 )
-from atlas_lp.cli.shared.output import print_blocks, print_json, progress
+from atlas_lp.cli.shared.output import print_blocks, print_json, progress, say
 from atlas_lp.cli.shared.trace_options import TraceOptions, load_trace, trace_options
 from atlas_lp.files import check_free
 from atlas_lp.schemas import PATH
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=NAME, help="Picture to write: .svg, .png or .pdf.")
 @click.option("--graph", "graph_file", type=NAME, help="Also write the path as a .graphml graph.")
 @force_option
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many steps to print, longest kept."
-)
+@click.option("--top", type=Whole(min=1), default=20, show_default=True, help="How many steps to print, longest kept.")
 @trace_options
 @fabric_options
 @job_options
@@ -111,6 +110,6 @@ def path(
         return
     print_blocks(terminal.path(result, top))
     if output is not None:
-        click.echo(f"picture: {output}")
+        say(f"picture: {output}")
     if graph_file is not None:
-        click.echo(f"graph: {graph_file}")
+        say(f"graph: {graph_file}")

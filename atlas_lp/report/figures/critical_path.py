@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from atlas_lp.report.figures.style import COLORS, INK, QUIET, as_bytes, house_style, time_unit
+from atlas_lp.report.figures.style import COLORS, INK, QUIET, as_bytes, house_figure, time_unit
+from atlas_lp.texts import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,23 +25,19 @@ def draw_timeline(rows: Sequence[Row], title: str, kind: str = "svg") -> bytes:
 
     *kind* is one of :data:`~atlas_lp.report.figures.style.FORMATS`.
     """
-    from matplotlib.figure import Figure
-
     lanes = _lanes(rows)
     names = sorted(set(lanes), key=_place)
     last = max((row["begin_ns"] + row["duration_ns"] for row in rows), default=1)
     unit, scale = time_unit(last)
-    with house_style():
-        figure = Figure(figsize=(11, 1.4 + 0.36 * len(names)), layout="constrained")
-        axes = figure.add_subplot()
+    with house_figure(11, 1.4 + 0.36 * len(names)) as (figure, axes):
         places = [names.index(lane) for lane in lanes]
         _draw_steps(axes, rows, places, scale)
         _draw_changes(axes, rows, places, scale, _VISIBLE * last)
-        axes.set_yticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), [plain(name) for name in names])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, last / scale)
         axes.set_xlabel(f"time ({unit})")
-        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_title(plain(title), loc="left", fontsize=10)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(left=False)
         figure.legend(loc="outside lower left", ncols=6, frameon=False)
@@ -59,7 +56,7 @@ def _draw_steps(axes: Axes, rows: Sequence[Row], places: Sequence[int], scale: f
                 if own == place and row.get("type", "") == name
             ]
             axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=color, linewidth=0)
-        axes.plot([], [], color=color, linewidth=6, label=name or "GPU work and idle time")
+        axes.plot([], [], color=color, linewidth=6, label=plain(name) or "GPU work and idle time")
 
 
 def _draw_changes(axes: Axes, rows: Sequence[Row], places: Sequence[int], scale: float, least_ns: float) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from atlas_lp.errors import GoalError
 from atlas_lp.goal.schedule import CALC, RECV, SEND, Ints, Schedule
-from atlas_lp.report.figures.style import BAND, COLORS, QUIET, as_bytes, house_style, time_unit
+from atlas_lp.report.figures.style import BAND, COLORS, QUIET, as_bytes, house_figure, time_unit
+from atlas_lp.texts import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +48,6 @@ def draw_schedule(
 
     Raises :class:`~atlas_lp.errors.GoalError` when it has too many ranks or operations to be read.
     """
-    from matplotlib.figure import Figure
-
     if schedule.ranks > MOST_RANKS or len(schedule) > MOST_OPERATIONS:
         raise GoalError(
             f"{schedule.ranks} ranks and {len(schedule)} operations do not fit a picture; the limits are {MOST_RANKS} "
@@ -56,16 +55,14 @@ def draw_schedule(
         )
     places = _Places(schedule, node_of_rank, end_ns)
     unit, scale = time_unit(places.span_ns)
-    with house_style():
-        figure = Figure(figsize=(_INCHES, _AROUND_INCHES + _LANE_INCHES * places.height), layout="constrained")
-        axes = figure.add_subplot()
+    with house_figure(_INCHES, _AROUND_INCHES + _LANE_INCHES * places.height) as (figure, axes):
         _draw_bands(axes, places)
         _draw_messages(axes, places, scale)
         _draw_work(axes, places, scale)
         axes.set_xlim(0, places.span_ns / scale)
         axes.set_ylim(places.height, 0)
         axes.set_xlabel(f"time ({unit})")
-        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_title(plain(title), loc="left", fontsize=10)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(left=False)
         figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8)

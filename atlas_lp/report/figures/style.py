@@ -1,8 +1,14 @@
-"""How all pictures look, and how a figure becomes the bytes of a file."""
+"""How all pictures look, and how a figure becomes the bytes of a file.
+
+Pictures depend on nothing that the user has set up for matplotlib: neither a backend that does not exist nor settings
+that need LaTeX can end the drawing, and equal inputs give equal bytes everywhere.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from atlas_lp.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png", "pdf")
@@ -22,6 +29,7 @@ INK, QUIET, BAND = "#495057", "#adb5bd", "#f1f3f5"
 """Text and lines, what is there and needs no attention, and the ground behind every other row."""
 
 _RULES: Any = {
+    "text.parse_math": False,
     "svg.hashsalt": "atlas-lp",
     "svg.fonttype": "none",
     "font.size": 9,
@@ -42,12 +50,33 @@ def check_kind(file: Path) -> None:
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
-    """Draw as all pictures here are drawn."""
-    import matplotlib as mpl
+def house_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
+    """Yield a figure of *width* by *height* inches and its axes, to be drawn as all pictures here are.
 
-    with mpl.rc_context(_RULES):
-        yield
+    Raises :class:`~atlas_lp.errors.InputError` when matplotlib does not start.
+    """
+    mpl = _matplotlib()
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        mpl.rcdefaults()
+        mpl.rcParams.update(_RULES)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.add_subplot()
+
+
+def _matplotlib() -> Any:
+    """The library, imported without the backend of the environment, which it would look for and nobody needs here."""
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib as mpl
+    except Exception as error:  # a file of settings that it cannot read
+        raise InputError(f"matplotlib, which draws the picture, does not start ({error}); see `matplotlibrc`") from None
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    return mpl
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:

@@ -15,6 +15,12 @@ from atlas_lp.analysis.regimes import BANDS
 from atlas_lp.report.page import view
 from atlas_lp.report.page.regime_figure import map_figures
 from atlas_lp.report.words import headline
+from atlas_lp.texts import plain
+
+
+def _shown(value: Any) -> Any:
+    """Every text on the page as it can be seen; what is markup already was made here."""
+    return plain(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
@@ -23,6 +29,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
     environment = Environment(
         loader=PackageLoader("atlas_lp", "report/page"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

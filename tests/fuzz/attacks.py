@@ -117,10 +117,10 @@ def _with(promise: Promise, changes: dict[str, Damage]) -> Rows:
     return {name: (change, promise) for name, change in changes.items()}
 
 
-_ANY_BYTES, _KEPT_BYTES = _with(Promise.ANY, _BYTES), _with(Promise.KEPT, _BYTES)
-_ANY_TEXT = _with(Promise.ANY, _TEXT)
-_ARCHIVE = {"members": (stored.members_changed, Promise.KEPT), "packed anew": (stored.packed_anew, Promise.ANY)}
-_ARROW = {"Arrow rewritten": (stored.arrow_rewritten, Promise.KEPT)}
+_ANY_BYTES, _ANY_TEXT = _with(Promise.ANY, _BYTES), _with(Promise.ANY, _TEXT)
+_FORGED = {"bytes forged": stored.bytes_forged}
+_ARCHIVE = _with(Promise.ANY, _FORGED | {"forged": stored.members_forged, "packed anew": stored.packed_anew})
+_ARROW = _with(Promise.ANY, _FORGED | {"forged": stored.arrow_forged})
 
 _ONE: dict[str, Rows] = {
     "step": _ROWS,
@@ -134,9 +134,9 @@ _ONE: dict[str, Rows] = {
     "npkit": {**_ANY_TEXT, "values": _EVENTS["values"]},
     **dict.fromkeys(("goal tree", "goal random"), _ANY_TEXT),
     "goal.zst": _ANY_BYTES,
-    "packed": {**_KEPT_BYTES, **_ARCHIVE},
-    "analysis": {**_KEPT_BYTES, **_ARROW},
-    "cache": _with(Promise.SAME, {**_BYTES, "Arrow rewritten": stored.arrow_rewritten}),
+    "packed": {**_with(Promise.KEPT, _BYTES | {"members": stored.members_changed}), **_ARCHIVE},
+    "analysis": {**_with(Promise.KEPT, _BYTES | {"rewritten": stored.arrow_rewritten}), **_ARROW},
+    "cache": {**_with(Promise.SAME, _BYTES | {"rewritten": stored.arrow_rewritten}), **_ARROW},
 }
 _HOST = {**_CELLS, "rows deleted": _ROWS["rows deleted"]}
 _RANK = {"events deleted": _EVENTS["events deleted"]}

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from atlas_lp.checksum import LINE_BYTES
+from atlas_lp import schemas
+from atlas_lp.checksum import LINE_BYTES, with_checksum
 from atlas_lp.traces.reading.packed import packed_bytes, read_packed
 from atlas_lp.traces.trace import Trace
-from fuzz.damage import flipped, wild_value
+from fuzz.damage import cut, flipped, shifted, wild_value
 
 # --- archives -------------------------------------------------------------------------------------------------------
 
@@ -101,15 +102,14 @@ def wild_table(table: pa.Table, draw: Random) -> pa.Table:
     return pa.concat_tables([table, table])
 
 
-def arrow_rewritten(data: bytes, draw: Random) -> bytes:
-    """A stored table with other columns, or other values in the JSON of its metadata, and the checksum of before."""
-    with pa.ipc.open_stream(pa.BufferReader(data[:-LINE_BYTES])) as reader:
+def _rewritten(data: bytes, draw: Random) -> bytes:
+    """An Arrow stream with other columns, or other values in the JSON of its metadata."""
+    with pa.ipc.open_stream(data) as reader:
         table = reader.read_all()
-    metadata = dict(table.schema.metadata or {})
-    if metadata and draw.random() < 0.5:
+    metadata = dict(table.schema.metadata)
+    if draw.random() < 0.7:
         key = draw.choice(sorted(metadata))
-        with suppress(ValueError):
-            metadata[key] = _values(metadata[key], draw)
+        metadata[key] = _values(metadata[key], draw)
     else:
         with suppress(pa.ArrowException, OverflowError):
             table = wild_table(table, draw)
@@ -117,7 +117,34 @@ def arrow_rewritten(data: bytes, draw: Random) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes() + data[-LINE_BYTES:]  # type: ignore[no-any-return]
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def arrow_rewritten(data: bytes, draw: Random) -> bytes:
+    """What an analysis or an entry of the cache holds is written anew, the checksum as it was."""
+    return _rewritten(data[:-LINE_BYTES], draw) + data[-LINE_BYTES:]
+
+
+def arrow_forged(data: bytes, draw: Random) -> bytes:
+    """The same, with a checksum that is right."""
+    return _summed(_rewritten(data[:-LINE_BYTES], draw), data)
+
+
+def members_forged(data: bytes, draw: Random) -> bytes:
+    """A packed trace with damaged members, and a checksum that is right."""
+    return _summed(members_changed(data[:-LINE_BYTES], draw), data)
+
+
+def bytes_forged(data: bytes, draw: Random) -> bytes:
+    """A file with other bytes, and a checksum that is right."""
+    return _summed(draw.choice((flipped, shifted, cut))(data[:-LINE_BYTES], draw), data)
+
+
+def _summed(content: bytes, data: bytes) -> bytes:
+    """*content* as a file of the same kind as *data*."""
+    name = data[-LINE_BYTES:].split()[0].decode()
+    kind = next(kind for kind in vars(schemas).values() if isinstance(kind, schemas.Document) and kind.name == name)
+    return with_checksum(content, kind)
 
 
 # --- traces ---------------------------------------------------------------------------------------------------------

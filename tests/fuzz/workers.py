@@ -5,6 +5,7 @@ import multiprocessing
 import resource
 import signal
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,9 +37,17 @@ def _serve(connection: Connection, folder: str) -> None:
         while (case := connection.recv()) is not None:
             judge.original(case.attack.sample)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            verdict = judge.verdict(case)
+            verdict = _verdict(judge, case)
             signal.setitimer(signal.ITIMER_PROF, 0)
             connection.send(verdict)
+
+
+def _verdict(judge: Judge, case: Case) -> Verdict:
+    """The verdict on a case; what breaks here is not the product."""
+    try:
+        return judge.verdict(case)
+    except Exception:
+        return Verdict("the harness breaks", traceback.format_exc())
 
 
 class _Worker:

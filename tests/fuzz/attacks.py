@@ -160,8 +160,12 @@ def attacks() -> list[Attack]:
     return found
 
 
-NOT_YET: frozenset[str] = frozenset()
-"""Keys of attacks that are known not to be withstood yet: the suite leaves them out, the script tries them all."""
+NOT_YET = frozenset({"analysis: forged", "analysis: bytes forged", "cache: forged"})
+"""Keys of attacks that are known not to be withstood yet: the suite leaves them out, the script tries them all.
+
+Whoever computes a checksum over other words in an analysis or an entry still gets a traceback from ``sweep`` and
+``cache ls``: checksums tell damage, not malice.
+"""
 
 CHECK_TEXTS = False
 """Whether control characters in what is printed are a finding."""

@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_the_folder_of_before(tmp_path):
     assert set(said.splitlines()) == {f"{tmp_path / 'out'}: cannot be written (File too large)"}
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [8, pytest.param(60, marks=pytest.mark.slow)])
 def test_writers_that_are_killed_at_any_time_leave_one_whole_folder(tmp_path, times):
     when = random.Random(times)
     for _ in range(times):

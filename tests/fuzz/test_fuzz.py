@@ -13,7 +13,7 @@ EVERY_ATTACK_ONCE = len(ATTACKS)
 
 
 @pytest.mark.parametrize(
-    ("seed", "mutations", "workers"), [(0, EVERY_ATTACK_ONCE, 1), pytest.param(1, 1000, 2, marks=pytest.mark.slow)]
+    ("seed", "mutations", "workers"), [(0, EVERY_ATTACK_ONCE, 1), pytest.param(1, 300, 2, marks=pytest.mark.slow)]
 )
 def test_damaged_inputs_are_answered_or_refused(seed: int, mutations: int, workers: int) -> None:
     outcomes: Counter[str] = Counter()

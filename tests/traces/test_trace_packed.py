@@ -96,7 +96,7 @@ def test_pack_on_the_command_line(tmp_path):
         read_trace([path], selection=Selection(from_ns=5))
 
 
-@pytest.mark.parametrize("every", [149, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [149, pytest.param(29, marks=pytest.mark.slow)])
 def test_no_packed_trace_that_was_changed_is_another_trace(tmp_path, every):
     two_ranks(tmp_path)
     path = packed(tmp_path, read_trace([tmp_path]))

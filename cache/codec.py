@@ -81,6 +81,8 @@ def _envelope(said: Mapping[str, Any], planes: dict[tuple[int, int], list[tuple[
         between = tuple((arriving, ending, tuple(own)) for (arriving, ending), own in planes.items())
         classes = RankClasses(tuple(said["classes"]), between, said["class_width"])
     certificate = said["certificate"]
+    if not whole or len(said["fixed"]) != len(COMPONENTS) - 2:
+        raise ValueError("planes or parameters are missing")
     return Envelope(
         vectors=whole,
         fixed=tuple(Fraction(value) for value in said["fixed"]),

@@ -335,7 +335,7 @@ def validation(result: Document, costs: Sequence[Cost]) -> list[Block]:
     header = [f"{LATENCY.show(point[LATENCY.key])}, {GAP.show(point[GAP.key])}" for point in points]
     rows: list[list[object]] = []
     for method, (seconds, peak) in zip(methods, costs, strict=True):
-        beside = None if method is methods[0] else (method["against_ns"] or base)
+        beside = None if method is methods[0] else (method.get("against_ns") or base)
         cells = _times(method["times_ns"], beside, len(points))
         size = format_size(peak) if peak else NOTHING
         rows.append([method["name"], *cells, method["vertices"], f"{seconds:.2f} s", size])

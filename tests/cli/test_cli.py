@@ -371,7 +371,8 @@ def test_the_sweep_is_the_reference_on_its_grid(run):
 def test_other_directions_and_lp_export(run, tmp_path):
     result = json.loads(run(*SOLVE, "--along", "compute=0.5:2", "--write-lp", "x.mps", "--json").output)
     assert (result["component"], result["pieces"][0]["from"], result["pieces"][-1]["to"]) == ("calc_ns", 0.5, 2)
-    assert (tmp_path / "x.mps").read_text().startswith("NAME")
+    assert (tmp_path / "x.mps").read_text().startswith("* The least time T of a LogGP graph")
+    assert (tmp_path / "x.mps").read_text().splitlines()[4].startswith("NAME")
     for wrong in ("speed=1:2", "compute=1", "compute=a:b", "overhead=1:2"):
         refused = run(*SOLVE, "--along", wrong)
         assert refused.exit_code == 2

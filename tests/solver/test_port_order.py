@@ -65,7 +65,7 @@ CASES = [
     ("AllReduce", "nvls_tree", 1 << 20, 8, 2, {"channels": 2}, ALPS),
     ("AllGather", "pat", 100_000, 8, 1, {"channels": 2}, ALPS),
     ("ReduceScatter", "pat", 70_000, 7, 1, {}, ALPS),
-    ("AllToAll", "p2p", 300_000, 8, 2, {"channels": 4}, ALPS),
+    ("AllToAll", "p2p", 100_000, 6, 2, {"channels": 4}, ALPS),
     ("AllToAll", "p2p", 4096, 6, 3, {"channels": 2, "per_peer": 1, "nic_of_rank": [0, 0, 1, 0, 0, 1]}, ALPS),
     ("AllReduce", "ring", 1 << 20, 4, 2, {"channels": 2}, ACKNOWLEDGED),
     ("AllGather", "ring", 1 << 20, 4, 1, {"channels": 2}, ACKNOWLEDGED),

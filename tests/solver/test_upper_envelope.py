@@ -193,11 +193,11 @@ def test_what_is_reached_is_the_largest_rise_at_the_end(planes: list[Plane], per
 
 
 def test_beyond_the_budget_the_tolerance_grows_and_is_reported() -> None:
-    corners: list[Point] = [(0, 0, 1), (256, 0, 1), (256, 256, 1), (0, 256, 1)]
-    planes = [(10**6 + c, m, b) for c, m, b in ladder(64, 2)]
+    corners: list[Point] = [(0, 0, 1), (96, 0, 1), (96, 96, 1), (0, 96, 1)]
+    planes = [(10**5 + c, m, b) for c, m, b in ladder(24, 2)]
     everything = explore(corners, lambda where: max(planes, key=lambda p: (height(p, where), p)))
     assert everything.reached == 0
     assert len(everything.envelope.cells) == len(planes)
-    some = explore(corners, lambda where: max(planes, key=lambda p: (height(p, where), p)), budget=300)
+    some = explore(corners, lambda where: max(planes, key=lambda p: (height(p, where), p)), budget=100)
     assert len(some.envelope.cells) < len(planes) / 2
     assert 0 < some.reached <= Fraction(1, 10)

@@ -112,6 +112,7 @@ class _Trial:
     def __init__(self, messages: PortMessages, fabric: Fabric) -> None:
         self.messages, self.fabric = messages, fabric
         self._served: dict[Where, Served] = {}
+        self._asked: tuple[Evaluator, dict[Where, Fraction]] | None = None
 
     def served(self, where: Where) -> Served:
         """First come, first served at a point."""
@@ -125,10 +126,9 @@ class _Trial:
 
     def differences(self, graph: EventGraph, points: list[Where]) -> Iterator[Fraction]:
         """Relative differences of T from first come, first served."""
-        evaluator = Evaluator(graph, self.fabric.theta())
         for where in points:
             here = self.served(where).end_ns
-            yield abs(evaluator.at(point(*where)).time_ns - here) / here if here else Fraction(0)
+            yield abs(self.time_ns(graph, where) - here) / here if here else Fraction(0)
 
     def worst(self, graph: EventGraph, points: list[Where]) -> tuple[Fraction, Where]:
         """The largest relative difference, and the first point that has it."""
@@ -154,5 +154,10 @@ class _Trial:
         return chosen
 
     def time_ns(self, graph: EventGraph, where: Where) -> Fraction:
-        """T at a point."""
-        return Evaluator(graph, self.fabric.theta()).at(point(*where)).time_ns
+        """T at a point; of the graph that was asked last, what is known is not evaluated again."""
+        if self._asked is None or self._asked[0].graph is not graph:
+            self._asked = Evaluator(graph, self.fabric.theta()), {}
+        evaluator, known = self._asked
+        if where not in known:
+            known[where] = evaluator.at(point(*where)).time_ns
+        return known[where]

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from click.testing import CliRunner
-from helpers.exports import COMMUNICATOR, annotated, group, job, rank
+from helpers.exports import COMMUNICATOR, annotated, annotated_broadcast, group, job, rank
 from helpers.jobs import two_ranks
 from helpers.programs import overlapped_gradients
 
@@ -96,18 +96,7 @@ def _groups(folder: Path) -> None:
 
 
 def _annotated(folder: Path) -> None:
-    where = "commHash 0xaa"
-    texts = [
-        (10, f"{where} commId 0xc1 rank 0 nranks 2 pid 1"),
-        (12, f"{where} Rings [0] 1->0->1 pid 1"),
-        (100, f"ncclBroadcast(): {where}, stream 0x1, data_size 64, type_size 4, root 0, pid 1"),
-        (
-            105,
-            f"collType 0 root 0 redOp 0 algo 1 proto 2 {where} stream 0x1 data_size 64 type_size 4 chunkSize 1 pid 1",
-        ),
-        (106, "nWarps 1 count 64 chunkCount 1 workCount 64 lastChunkCount 1 workOffset 0 sendbuff 1 recvbuff 2 pid 1"),
-        (107, "ncclLaunchKernel(): pid 1"),
-    ]
+    texts = annotated_broadcast()
     kernel = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
     for number in range(2):
         lines = [(1, at, at + 1, text.replace("rank 0", f"rank {number}")) for at, text in texts]

@@ -187,3 +187,19 @@ def rewrite(path: Path, target: Path, change: Callable[[str, dict[str, Any]], di
                     rows.setdefault(table, []).append(changed)
     write_database(target, TABLES, rows)
     return target
+
+
+def annotated_broadcast():
+    """What annotations of NCCL say of one Broadcast of two ranks, with the time of each."""
+    where = "commHash 0xaa"
+    return [
+        (10, f"{where} commId 0xc1 rank 0 nranks 2 pid 1"),
+        (12, f"{where} Rings [0] 1->0->1 pid 1"),
+        (100, f"ncclBroadcast(): {where}, stream 0x1, data_size 64, type_size 4, root 0, pid 1"),
+        (
+            105,
+            f"collType 0 root 0 redOp 0 algo 1 proto 2 {where} stream 0x1 data_size 64 type_size 4 chunkSize 1 pid 1",
+        ),
+        (106, "nWarps 1 count 64 chunkCount 1 workCount 64 lastChunkCount 1 workOffset 0 sendbuff 1 recvbuff 2 pid 1"),
+        (107, "ncclLaunchKernel(): pid 1"),
+    ]

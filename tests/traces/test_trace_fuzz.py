@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.exports import annotated, content, edit, job, operations, rank
+from helpers.exports import annotated, annotated_broadcast, content, edit, job, operations, rank
 from helpers.exports import group as grouped
 
 from atlas_lp.errors import AtlasError
@@ -245,18 +245,7 @@ def test_wrong_values_in_kineto_files_are_refused_or_read(tmp_path):
 
 
 def test_wrong_words_in_annotations_are_refused_or_read(tmp_path):
-    where = "commHash 0xaa"
-    texts = [
-        (10, f"{where} commId 0xc1 rank 0 nranks 2 pid 1"),
-        (12, f"{where} Rings [0] 1->0->1 pid 1"),
-        (100, f"ncclBroadcast(): {where}, stream 0x1, data_size 64, type_size 4, root 0, pid 1"),
-        (
-            105,
-            f"collType 0 root 0 redOp 0 algo 1 proto 2 {where} stream 0x1 data_size 64 type_size 4 chunkSize 1 pid 1",
-        ),
-        (106, "nWarps 1 count 64 chunkCount 1 workCount 64 lastChunkCount 1 workOffset 0 sendbuff 1 recvbuff 2 pid 1"),
-        (107, "ncclLaunchKernel(): pid 1"),
-    ]
+    texts = annotated_broadcast()
     outcomes = Counter()
     for seed in range(2 * ROUNDS):
         draw = random.Random(seed)
